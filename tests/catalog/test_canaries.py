@@ -193,6 +193,7 @@ def test_a_threshold_by_canaries_rejects_wrong_texts_and_passes_all_with_few_can
     assert line.startswith("wrong pairs: cannot be told; it takes 50 deliberately wrong texts (there are 49), 50 pairs")
 
 
+@pytest.mark.slow
 def test_the_interval_of_wrong_pairs_covers_the_truth_in_made_worlds():
     """Normal and skew wrong texts; canaries of which none, a fifth or half describe their picture after all."""
     covered = []

@@ -110,6 +110,7 @@ def test_facts_hold_every_column_that_an_early_rule_may_read(tmp_path: Path):
         assert {score.table for score in early if score.rule_columns} & lake.tables <= read
 
 
+@pytest.mark.slow
 def test_a_score_of_another_package_has_its_table_and_its_columns_in_rules_and_facts(tmp_path: Path, install: Install):
     opened_new(tmp_path / "lake").close()
     install("colours", VIVID)

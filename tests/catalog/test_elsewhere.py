@@ -42,6 +42,7 @@ def test_a_writer_keeps_no_bytes_of_the_files_it_reads_in_memory(tmp_path: Path,
         assert lake.query("SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'EXTERNAL_FILE_CACHE'") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_lake_keeps_its_data_on_s3(tmp_path: Path, s3: s3fs.S3FileSystem) -> None:
     place = write_yaml(tmp_path / "lake", data_path="s3://bucket/team/lake")
     with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:

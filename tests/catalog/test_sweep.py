@@ -165,6 +165,7 @@ def test_a_long_run_deletes_useless_bounds_before_it_ends(lake: Lake, monkeypatc
     assert found == [6, 12, 18, 8, 14, 20, 26, 32, 18, 24, 30, 36]
 
 
+@pytest.mark.slow
 def test_small_files_that_workers_open_by_path_are_joined_by_scorer_and_found_by_their_rows(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

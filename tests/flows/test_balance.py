@@ -35,6 +35,7 @@ def surveyed(opened: Lake, settings: dict[str, str]) -> Survey:
     return seen
 
 
+@pytest.mark.slow
 def test_balance_is_trained_on_what_duplicates_leave_and_their_search_on_all(curated: Path, settings: dict[str, str]):
     fell = {sha for (sha,) in rows(
         curated, "SELECT i.sha256 FROM decisions d JOIN images i ON i.image_id = d.item_id GROUP BY i.sha256 "

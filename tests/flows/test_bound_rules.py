@@ -44,6 +44,7 @@ def test_a_run_by_another_model_is_refused_with_the_remedy(
     assert not (tmp_path / "lake").exists()
 
 
+@pytest.mark.slow
 def test_a_recut_by_the_same_models_goes_on_and_by_others_does_not(curated: Path):
     own = behind(curated, "pair_similarity")
     with pm.open(curated) as lake:

@@ -105,6 +105,7 @@ def test_a_candidate_below_the_sample_is_refused(wide: Path, tmp_path: Path, tel
     assert "says nothing about 20; draw another from there" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_over_20_seeds_the_planted_share_of_wrong_pairs_is_kept_below_the_bound(wide: Path):
     """Of the pairs at or above t, the truth tells which share is wrong; 5 of 20 above it have a chance of 4 %."""
     with create_or_open(wide, read_only=True) as lake:

@@ -244,6 +244,7 @@ def test_a_rule_bounds_the_pictures_that_a_sentence_is_found_for(lake: Lake):
     assert texts(lake, "text1") == dict.fromkeys(few, SENTENCES[0]) and set(texts(lake, "text2").values()) == {None}
 
 
+@pytest.mark.slow
 def test_the_report_shows_texts_of_many_pictures_with_these(lake: Lake):
     edit_texts(lake, "small", TextEdit(picture=pictures(lake)[0], text="Its own."))
     publish_again(lake, plan())

@@ -120,6 +120,7 @@ def test_units_are_drawn_for_so_many_pictures_and_parts_of_few_large_ones():
     assert (found.units, found.by_document) == (3, True) and found.share == pytest.approx(0.02)
 
 
+@pytest.mark.slow
 def test_a_sampled_source_reads_its_units_and_a_share_of_their_documents():
     source = open_source(str(world(seed=12, documents=4)))
     units = [unit.uri for unit in source.units()]

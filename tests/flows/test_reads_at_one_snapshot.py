@@ -46,6 +46,7 @@ def test_status_counts_at_one_snapshot(tmp_path: Path, monkeypatch: pytest.Monke
     assert n_documents == n_quarantined and len(asked) > 4
 
 
+@pytest.mark.slow
 def test_why_tells_of_one_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell):
     lake = tmp_path / "lake"
     published(lake)

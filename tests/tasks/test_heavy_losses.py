@@ -64,6 +64,7 @@ def test_pictures_alone_are_told_what_they_lack(tmp_path: Path):
     assert told.endswith("to keep pictures without: --set association.at_least=0")
 
 
+@pytest.mark.slow
 def test_captions_that_all_fall_to_one_rule_are_told_with_that_rule(tmp_path: Path):
     published(tmp_path / "lake", pictures=5, sentences=("fox",), similarity=None, alt_text="", caption="", tags=())
     assert notes(tmp_path / "lake", 3) == [

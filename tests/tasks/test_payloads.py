@@ -74,6 +74,7 @@ def referring(folder: Path, names: list[str]) -> WorkItem:
     return WorkItem("shard", tuple(rows["sha256"]), (str(folder.parent / "payloads.parquet"),))
 
 
+@pytest.mark.slow
 def test_pictures_that_are_referred_to_score_as_those_that_are_kept(photos: Path, tmp_path: Path):
     with opened(tmp_path / "copies", photos, "copy") as copies:
         wanted = scored(copies)

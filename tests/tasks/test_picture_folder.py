@@ -100,6 +100,7 @@ def test_datasets_reads_every_picture_with_its_text(lake: Lake, tmp_path: Path, 
     assert sorted(row["image"].size for row in rows) == sorted((30 + 10 * n, 60 + n) for n in range(N))
 
 
+@pytest.mark.slow
 def test_a_repeated_export_keeps_what_is_the_users_and_a_takedown_reaches_what_is_not(lake: Lake, tmp_path: Path):
     place = tmp_path / "out"
     export(lake, "small", 1, str(place), "folder", text="caption")

@@ -130,6 +130,7 @@ def test_a_source_named_otherwise_releases_the_same_addresses(tmp_path: Path, sp
         assert released(lake) == {"000/1.jpg", "000/a.html#image=1"}
 
 
+@pytest.mark.slow
 def test_why_finds_a_released_path_though_a_file_here_has_it_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -69,6 +69,7 @@ def test_a_reason_that_is_none_is_refused_with_the_nearest_or_with_those_that_ar
         quarantine.check_reason("sadness")
 
 
+@pytest.mark.slow
 def test_retried_pictures_join_their_documents_and_nothing_else_changes(place: Path):
     with run(place, **{"ingest.max_pixels": "10000"}) as held:
         assert names(held) == ["1.jpg", "3.jpg"]

@@ -110,6 +110,7 @@ class Stopped(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_stopped_shuffle_goes_on_behind_its_finished_files(lake: Lake, tmp_path: Path):
     def stop(done: int, total: int) -> None:
         if done >= 21:

@@ -282,6 +282,7 @@ def test_a_listing_of_many_rounds_gives_the_shards_of_one(tmp_path: Path, monkey
     assert found[0][2] == found[1][2] and len(found[0][2]) == 7
 
 
+@pytest.mark.slow
 def test_a_lake_inside_its_own_source_is_never_read(tmp_path: Path):
     page(tmp_path, "a", "The words of the page.", 1, at=1)
     for read in (1, 0, 0):

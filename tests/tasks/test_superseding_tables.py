@@ -124,7 +124,9 @@ def test_a_table_in_other_row_groups_says_the_same(before: int, now: int, tmp_pa
         assert not any("no longer holds" in note for note in held.notes)
 
 
-@pytest.mark.parametrize(("before", "now"), [(2, 3), pytest.param(3, 2, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("before", "now"), [pytest.param(2, 3, marks=pytest.mark.slow), pytest.param(3, 2, marks=pytest.mark.full)]
+)
 def test_what_a_row_said_before_its_table_was_written_anew_no_longer_counts(before: int, now: int, tmp_path: Path):
     table(tmp_path, words(6), before, at=1)
     with ingested(tmp_path) as held:

@@ -25,7 +25,10 @@ def in_batches(lengths: list[int], answers: list[int], fitted: int) -> Card:
     return card
 
 
-@pytest.mark.parametrize(("name", "slots"), SLOTS.items())
+@pytest.mark.parametrize(
+    ("name", "slots"),
+    [pytest.param(*each, marks=() if each[0] == "fuser" else pytest.mark.slow) for each in SLOTS.items()],
+)
 def test_slots_are_used_and_prefill_has_little_padding(name: str, slots: int):
     lengths, answers = LENGTHS[name] * ITEMS, answer_lengths(512 * ITEMS)
     stages = refilled(lengths, answers, slots)

@@ -37,6 +37,7 @@ def known() -> tuple[str, ...]:
     return answers(CAPTIONER)
 
 
+@pytest.mark.slow
 def test_the_same_weights_in_another_precision_are_the_model_that_it_was(known: tuple[str, ...]):
     assert len(set(known)) == len(known), "pictures of which a model says the same tell nothing"
     assert check("model", answers(CAPTIONER, "bf16"), known) > LEAST_AGREEMENT + 0.1
