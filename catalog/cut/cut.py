@@ -39,6 +39,7 @@ from pairmill.catalog.cut.texts import (
     surviving,
 )
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import decided, failed, passed
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import Damaged
@@ -81,23 +82,27 @@ def _survivors(lake: Lake, plan: Plan) -> None:
     The last two have a column ``sentence``, the results of `group_keepers` and `best_sentences`. What this connection's
     last cut made stays if it asked the same: all for a wave, another cap or late rule; of another rule on images these.
     """
-    facts.attach(lake, plan)
+    facts_file = facts.attach(lake, plan)
     read_left_out(lake, plan.recipe.name)
     with lake.without_tables():
         keep = passed(image_checks(plan))
-        of_sentences, of_images = _questions(lake, plan, keep)
-        lake.execute("CREATE TEMP TABLE IF NOT EXISTS cut_asked (question VARCHAR)")
-        answered = {question for (question,) in lake.query("FROM cut_asked")}
+        of_sentences, of_images = _questions(lake, plan, str(facts_file), keep)
+        asked = "CREATE TEMP TABLE IF NOT EXISTS cut_asked (question VARCHAR); FROM cut_asked"
+        answered = {question for (question,) in lake.query(asked)}
         if of_images in answered:
             return
         lake.execute("DELETE FROM cut_asked")
         if of_sentences not in answered:
+            lake.execute(
+                "CREATE OR REPLACE TEMP TABLE cut_keepers (sentence UINTEGER); "
+                "CREATE OR REPLACE TEMP TABLE cut_best (sentence UINTEGER)"
+            )
             keepers = group_keepers(lake, plan)
-            _write(lake, "cut_keepers", keepers)
-            _write(lake, "cut_best", best_sentences(lake, plan, keepers))
-        lake.execute("INSERT INTO cut_asked VALUES (?)", (of_sentences,))
-        lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
+            lake.insert("cut_keepers", pa.table({"sentence": keepers}))
+            lake.insert("cut_best", pa.table({"sentence": best_sentences(lake, plan, keepers)}))
         lake.execute(
+            f"INSERT INTO cut_asked VALUES ({quoted(of_sentences)}); "
+            "CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER); "
             f"INSERT INTO cut_dropped BY NAME SELECT rowid AS n, '{LEFT_OUT}' AS rule FROM facts.images "
             f"WHERE sha256 IN (SELECT sha256 FROM temp.acts_left_out) AND {keep}"
         )
@@ -106,23 +111,16 @@ def _survivors(lake: Lake, plan: Plan) -> None:
         lake.execute("INSERT INTO cut_asked VALUES (?)", (of_images,))
 
 
-def _questions(lake: Lake, plan: Plan, keep: str) -> tuple[str, str]:
+def _questions(lake: Lake, plan: Plan, facts_file: str, keep: str) -> tuple[str, str]:
     """Return all that the sentences of pictures depend on, and all that the survivors do; acts by number and hash."""
-    facts_file = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
     of_sentences = repr((facts_file, surviving(plan), candidates(plan), plan.recipe.association.at_least))
     acts = ["acts_left_out", *["acts_kept"] * bool(plan.spares)]
-    given = [lake.query(f"SELECT count(*), bit_xor(hash(sha256)) FROM temp.{table}") for table in acts]
-    return of_sentences, repr((of_sentences, given, keep, plan.spares))
-
-
-def _write(lake: Lake, table: str, sentences: np.ndarray) -> None:
-    """Write sentence numbers, (n,) uint32, into a temporary table, which DuckDB may spill."""
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE {table} (sentence UINTEGER)")
-    lake.insert(table, pa.table({"sentence": sentences}))
+    given = " UNION ALL ".join(f"SELECT count(*), bit_xor(hash(sha256)) FROM temp.{table}" for table in acts)
+    return of_sentences, repr((of_sentences, lake.query(given), keep, plan.spares))
 
 
 def _read(lake: Lake, table: str) -> np.ndarray:
-    """Return what `_write` wrote."""
+    """Return a temporary table of sentence numbers, (n,) uint32. DuckDB may spill such a table."""
     return lake.table(f"FROM {table}")["sentence"].to_numpy()
 
 

@@ -35,18 +35,23 @@ EXTENDED = 100_000
 FORMER = 2  # outdated files that stay, for other recipes to extend
 
 
-def attach(lake: Lake, plan: Plan) -> None:
-    """Attach the facts of the lake's current rows for this plan as database ``facts``; build the file if need be."""
+def attach(lake: Lake, plan: Plan) -> Path:
+    """Attach the facts of the lake's current rows for this plan as database ``facts``; return their file.
+
+    The file is built if need be.
+    """
     folder, plan_digest = facts_folder(lake), _plan_digest(plan)
     path = unmodified_file(folder, f"{data_digest(lake, 'lake', tables_read(lake))}-{plan_digest}")
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
     if path and attached == [(str(path),)]:
-        return
+        return path
     if attached:
         lake.execute("DETACH facts")
     if path and _is_attached(lake, path):
-        return
-    lake.execute(_attach(_make(lake, plan, folder, plan_digest)))
+        return path
+    path = _make(lake, plan, folder, plan_digest)
+    lake.execute(_attach(path))
+    return path
 
 
 def discard(lake: Lake) -> bool:
