@@ -77,10 +77,11 @@ def _retry_with_rebuilt_facts(step: Callable[[Lake, Plan], None], lake: Lake, pl
 
 
 def _survivors(lake: Lake, plan: Plan) -> None:
-    """Create ``cut_survivors`` and ``cut_dropped``, and of each sentence ``cut_keepers``, of each picture ``cut_best``.
+    """Create the temporary tables ``cut_survivors``, ``cut_dropped``, ``cut_keepers`` and ``cut_best``.
 
-    The last two have a column ``sentence``, the results of `group_keepers` and `best_sentences`. What this connection's
-    last cut made stays if it asked the same: all for a wave, another cap or late rule; of another rule on images these.
+    ``cut_keepers(sentence)`` has the result of `group_keepers`, a row per sentence; ``cut_best(sentence)`` that of
+    `best_sentences`, a row per picture. Both stay from the connection's last cut if what they depend on is the same, as
+    after a changed rule on images. All four stay after a changed cap or a changed rule on generated texts.
     """
     facts_file = facts.attach(lake, plan)
     read_left_out(lake, plan.recipe.name)
@@ -112,15 +113,18 @@ def _survivors(lake: Lake, plan: Plan) -> None:
 
 
 def _questions(lake: Lake, plan: Plan, facts_file: str, keep: str) -> tuple[str, str]:
-    """Return all that the sentences of pictures depend on, and all that the survivors do; acts by number and hash."""
+    """Return two strings: what ``cut_keepers`` and ``cut_best`` depend on, and what ``cut_survivors`` depends on.
+
+    Equal strings mean equal tables. The pictures that people leave out or keep are in them by number and hash.
+    """
     of_sentences = repr((facts_file, surviving(plan), candidates(plan), plan.recipe.association.at_least))
     acts = ["acts_left_out", *["acts_kept"] * bool(plan.spares)]
-    given = " UNION ALL ".join(f"SELECT count(*), bit_xor(hash(sha256)) FROM temp.{table}" for table in acts)
+    given = " UNION ALL ".join(f"SELECT '{table}', count(*), bit_xor(hash(sha256)) FROM temp.{table}" for table in acts)
     return of_sentences, repr((of_sentences, lake.query(given), keep, plan.spares))
 
 
 def _read(lake: Lake, table: str) -> np.ndarray:
-    """Return a temporary table of sentence numbers, (n,) uint32. DuckDB may spill such a table."""
+    """Read the column ``sentence`` of ``cut_keepers`` or ``cut_best``, (n,) uint32. DuckDB may spill the table."""
     return lake.table(f"FROM {table}")["sentence"].to_numpy()
 
 
@@ -158,7 +162,10 @@ def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> Non
 
 
 def _drop_textless(lake: Lake, plan: Plan, keep: str) -> None:
-    """Create ``cut_survivors``; drop images without a sentence by ``no_text`` if the recipe demands one."""
+    """Write the images that no rule has dropped so far into ``cut_survivors``.
+
+    If the recipe demands a sentence, images without one go into ``cut_dropped`` instead, by the rule ``no_text``.
+    """
     best = _read(lake, "cut_best")
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_survivors "

@@ -36,9 +36,9 @@ FORMER = 2  # outdated files that stay, for other recipes to extend
 
 
 def attach(lake: Lake, plan: Plan) -> Path:
-    """Attach the facts of the lake's current rows for this plan as database ``facts``; return their file.
+    """Attach the facts file of the lake's current rows and this plan as database ``facts``; return its path.
 
-    The file is built if need be.
+    A missing file is built first.
     """
     folder, plan_digest = facts_folder(lake), _plan_digest(plan)
     path = unmodified_file(folder, f"{data_digest(lake, 'lake', tables_read(lake))}-{plan_digest}")

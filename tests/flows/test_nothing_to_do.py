@@ -48,14 +48,16 @@ class Inputs:
 
 @dataclass
 class Given(Inputs):
-    """These inputs, and a lake whose last run over them, by the recipe as it is, is remembered: ``asked``."""
+    """These inputs, and a lake that has recorded a finished run over them: ``asked`` is the request of that run."""
 
     lake: Path
     asked: run_recipe.RunRequest
 
     def is_answered(self, asked: run_recipe.RunRequest | None = None) -> bool:
-        """Whether a run, by default the recipe as it is over the inputs as they are now, is answered; then, and no
-        other time, `run --dry-run` knows that nothing is pending."""
+        """Whether the lake answers a request without a run; by default one for the inputs as they are now.
+
+        Asserts that `run --dry-run` then says that nothing is pending, and otherwise does not.
+        """
         asked = asked or self.question()
         answered = run_recipe.last_result(asked, str(self.lake)) is not None
         assert self.is_known_to_dry_run(asked) == answered
