@@ -21,13 +21,15 @@ to disk.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from pairmill.catalog.cut import facts
+from pairmill.catalog.cut import facts, texts
 from pairmill.catalog.cut.edits import KEPT, LEFT_OUT, read_left_out
 from pairmill.catalog.cut.facts_tables import image_checks
+from pairmill.catalog.cut.kept_file import KeptFile
 from pairmill.catalog.cut.late_cut import balance, judge
 from pairmill.catalog.cut.texts import (
     NOBODY,
@@ -45,6 +47,10 @@ from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import Damaged
 
 IMAGES_AT_ONCE = 2_000_000
+# The temporary tables of the steps before the rules on generated texts; the last one has the questions they answer.
+EARLY = ("cut_keepers", "cut_best", "cut_dropped", "cut_survivors", "cut_asked")
+# What makes these tables: a file of them is not read by other code.
+_CODE = "".join(Path(module).read_text() for module in (__file__, texts.__file__))
 
 
 def cut(lake: Lake, plan: Plan) -> None:
@@ -81,19 +87,23 @@ def _survivors(lake: Lake, plan: Plan) -> None:
 
     ``cut_keepers(sentence)`` has the result of `group_keepers`, a row per sentence; ``cut_best(sentence)`` that of
     `best_sentences`, a row per picture. Both stay from the connection's last cut if what they depend on is the same, as
-    after a changed rule on images. All four stay after a changed cap or a changed rule on generated texts.
+    after a changed rule on images. All four stay after a changed cap or a changed rule on generated texts. In a lake of
+    EXTENDED rows the first cut of a process reads them from a file: 264 MB at 10M images.
     """
     facts_file = facts.attach(lake, plan)
     read_left_out(lake, plan.recipe.name)
     with lake.without_tables():
         keep = passed(image_checks(plan))
         of_sentences, of_images = _questions(lake, plan, str(facts_file), keep)
-        asked = "CREATE TEMP TABLE IF NOT EXISTS cut_asked (question VARCHAR); FROM cut_asked"
-        answered = {question for (question,) in lake.query(asked)}
+        file = KeptFile(lake, "early", of_sentences + _CODE) if lake.largest >= facts.EXTENDED else None
+        answered = _answered(lake)
+        is_known = of_sentences in answered
+        if file and not is_known and file.read(lambda: _read_early(lake)):
+            is_known, answered = True, _answered(lake)
         if of_images in answered:
             return
         lake.execute("DELETE FROM cut_asked")
-        if of_sentences not in answered:
+        if not is_known:
             lake.execute(
                 "CREATE OR REPLACE TEMP TABLE cut_keepers (sentence UINTEGER); "
                 "CREATE OR REPLACE TEMP TABLE cut_best (sentence UINTEGER)"
@@ -110,6 +120,21 @@ def _survivors(lake: Lake, plan: Plan) -> None:
         _drop_copies(lake, plan, keep)
         _drop_textless(lake, plan, keep)
         lake.execute("INSERT INTO cut_asked VALUES (?)", (of_images,))
+        if file and not is_known:
+            file.write({table: f"FROM temp.{table}" for table in EARLY}, facts_file.exists)
+
+
+def _answered(lake: Lake) -> set[str]:
+    """Return the strings of `_questions` to which this connection's temporary tables are the answer."""
+    asked = "CREATE TEMP TABLE IF NOT EXISTS cut_asked (question VARCHAR); FROM cut_asked"
+    return {question for (question,) in lake.query(asked)}
+
+
+def _read_early(lake: Lake) -> bool:
+    """Read the tables EARLY from the attached file ``kept``; return True."""
+    read = "; ".join(f"CREATE OR REPLACE TEMP TABLE {table} AS FROM kept.{table}" for table in EARLY)
+    lake.execute(f"DELETE FROM cut_asked; {read}")
+    return True
 
 
 def _questions(lake: Lake, plan: Plan, facts_file: str, keep: str) -> tuple[str, str]:

@@ -4,27 +4,19 @@ Whether a text is current depends on the texts that it is made from: five joins 
 them, a re-cut of 1M images of which 236,000 have texts takes 1.6 CPU s instead of 3.2. A row is of a picture with the
 sentence that it gets, by their numbers in the facts, so that facts which are extended keep it. It is valid while the
 tables of texts have gained rows alone, and none of its picture; no threshold of a rule changes it. The file further
-lists the pictures that have the first of their texts. It may be deleted at any time.
+lists the pictures that have the first of their texts.
 """
 
-import hashlib
 import json
 from collections.abc import Sequence
 
-import duckdb
-
-from pairmill.catalog.cut.facts import facts_folder, newest_first, unmodified_file, with_stamp
+from pairmill.catalog.cut.kept_file import KeptFile
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.lake.side_folders import scratch_folder
 from pairmill.catalog.pending.changed_inputs import count_rows
 from pairmill.catalog.terms.declared import declared
-from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.terms.scores import named_in
 from pairmill.catalog.write.recorded_removals import last_removal
-
-FILES = 8  # the last written ones, of other recipes too
 
 
 class KeptTexts:
@@ -36,8 +28,7 @@ class KeptTexts:
     def __init__(self, lake: Lake, rows: str, kept: Sequence[str], begun: str) -> None:
         self._lake, self._begun = lake, begun
         numbers = lake.query("SELECT CAST(id AS VARCHAR) FROM facts.numbering")
-        asked = json.dumps([duckdb.__version__, numbers, rows, list(kept), begun])
-        self._name = f"texts-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+        self._file = KeptFile(lake, "texts", json.dumps([numbers, rows, list(kept), begun]))
         known = (*declared(), *named_in(lake.tables))
         of_texts = {score.table for score in known if score.stage >= Stage.CAPTION and score.key == "sha256"}
         self._tables = sorted(of_texts & lake.tables)
@@ -49,15 +40,8 @@ class KeptTexts:
 
         Create ``cut_with_text(picture)`` in either case: the pictures that have the first of their texts.
         """
-        if path := unmodified_file(facts_folder(self._lake), self._name):
-            try:
-                self._lake.execute(f"ATTACH {quoted(str(path))} AS kept (READ_ONLY)")
-                if self._read():
-                    return True
-            except (PairmillError, duckdb.Error):  # damaged: DuckDB verifies each block
-                path.unlink(missing_ok=True)
-            finally:
-                self._lake.execute("DETACH DATABASE IF EXISTS kept")
+        if self._file.read(self._read):
+            return True
         of_all = pictures_of(f"SELECT sha256 FROM {self._begun}")
         self._lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_with_text AS FROM {of_all}")
         return False
@@ -86,19 +70,12 @@ class KeptTexts:
 
     def keep(self) -> None:
         """Write ``cut_known`` to the file, unless the lake has changed meanwhile."""
-        folder = facts_folder(self._lake)
-        with scratch_folder(folder.parent) as unfinished:
-            making = unfinished / folder.name
-            self._lake.execute(
-                f"ATTACH {quoted(str(making))} AS making; CREATE TABLE making.texts AS SELECT * EXCLUDE (n) FROM "
-                f"cut_known; CREATE TABLE making.with_text AS SELECT DISTINCT picture FROM cut_with_text; "
-                f"CREATE TABLE making.seen AS FROM (VALUES {self._seen}) s(name, n, newest); DETACH making"
-            )
-            if self._count() == self._seen:
-                former = [*folder.glob(f"{self._name}.*"), *newest_first(folder.glob("texts-*"))[FILES - 1 :]]
-                making.rename(folder / with_stamp(self._name, making))
-                for path in former:
-                    path.unlink(missing_ok=True)
+        tables = {
+            "texts": "SELECT * EXCLUDE (n) FROM cut_known",
+            "with_text": "SELECT DISTINCT picture FROM cut_with_text",
+            "seen": f"FROM (VALUES {self._seen}) s(name, n, newest)",
+        }
+        self._file.write(tables, lambda: self._count() == self._seen)
 
     def _count(self) -> str:
         """Return SQL values (name, number of rows, newest commit): of tables of texts, removals, numbered pictures."""

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.catalog.cut import cut as cuts
-from pairmill.catalog.cut import facts_matches, facts_tables
+from pairmill.catalog.cut import facts, facts_matches, facts_tables
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import image_funnel, publish, sentence_funnel
 from pairmill.catalog.lake.lake import Lake
@@ -23,6 +23,7 @@ from pairmill.catalog.recipe.parts import RESERVED, Rule
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.score import Stage
+from tests.catalog.test_facts import rotten
 from tests.examples import examples
 from tests.reference import cut as slow
 from tests.worlds.random_lake import CAP, MAX_USES, RULES, SCORERS, SEED, TOP_K, fill, plan, refill, world
@@ -277,9 +278,14 @@ def test_the_funnel_of_sentences_counts_what_the_joined_scores_of_all_sentences_
         assert sentence_funnel(lake, plan())[0] == ("same_text", first[1] + 1, first[2] + 1)
 
 
-def test_a_cut_makes_anew_what_the_last_one_did_not_ask_for_and_decides_as_the_first_one_would(lake: Lake, monkeypatch):
+IMAGES, ALL_STEPS = ["_drop_copies"], ["group_keepers", "_drop_copies"]
+
+
+@pytest.fixture
+def by(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Callable[[Plan], tuple[list[str], list[tuple]]]:
+    """A function that cuts by a plan and returns the early steps that were made, and all decisions and texts."""
     made: list[str] = []
-    for step in ("group_keepers", "_drop_copies"):
+    for step in ALL_STEPS:
         run = getattr(cuts, step)
         monkeypatch.setattr(cuts, step, lambda *given, step=step, run=run: made.append(step) or run(*given))
 
@@ -289,6 +295,33 @@ def test_a_cut_makes_anew_what_the_last_one_did_not_ask_for_and_decides_as_the_f
         found = lake.query("SELECT * FROM cut_images ORDER BY n") + lake.query("SELECT * FROM cut_texts ORDER BY ALL")
         return made.copy(), found
 
+    return by
+
+
+def test_another_process_reads_the_early_steps_of_a_cut_from_their_file_unless_it_is_damaged(lake, by, monkeypatch):
+    def elsewhere(asked: Plan) -> tuple[list[str], list[tuple]]:
+        lake.execute("DELETE FROM temp.cut_asked")
+        return by(asked)
+
+    cut(lake, plan())
+    asked = [plan(cap=1), plan(max_uses=1), plan(min_side=100)]
+    expected = [elsewhere(each)[1] for each in asked]
+    monkeypatch.setattr(facts, "EXTENDED", 0)
+    folder = Path(lake.uri) / ".facts"
+    assert not [*folder.glob("early-*")]
+    assert elsewhere(plan())[0] == ALL_STEPS
+    (early,) = folder.glob("early-*")
+    assert [elsewhere(each) for each in asked] == [*zip(([], [], IMAGES), expected, strict=True)]
+    assert elsewhere(plan(at_least=2))[0] == ALL_STEPS
+    assert {*folder.glob("early-*")} > {early}
+    rotten(early)
+    assert elsewhere(asked[0]) == (ALL_STEPS, expected[0])
+    assert elsewhere(asked[0]) == ([], expected[0])
+    monkeypatch.setattr(cuts, "_CODE", "other steps")
+    assert elsewhere(asked[0]) == (ALL_STEPS, expected[0])
+
+
+def test_a_cut_makes_anew_what_the_last_one_did_not_ask_for_and_decides_as_the_first_one_would(lake: Lake, by):
     def anew(asked: Plan) -> list[tuple]:
         lake.execute("DELETE FROM temp.cut_asked")
         return by(asked)[1]
@@ -308,8 +341,7 @@ def test_a_cut_makes_anew_what_the_last_one_did_not_ask_for_and_decides_as_the_f
     found.append(by(asked[-1]))
     asked.append(replace(asked[-1], sentence_checks=asked[-1].sentence_checks[1:]))
     found.append(by(asked[-1]))
-    images, all_steps = ["_drop_copies"], ["group_keepers", "_drop_copies"]
-    assert [steps for steps, _ in found] == [[], [], all_steps, images, images, images, images, all_steps]
+    assert [steps for steps, _ in found] == [[], [], ALL_STEPS, IMAGES, IMAGES, IMAGES, IMAGES, ALL_STEPS]
     assert [anew(each) for each in asked[-2:]] == [fates for _, fates in found[-2:]]
     assert all(one != other for (_, one), (_, other) in pairwise(found[4:]))
     lake.execute("DELETE FROM acts")
