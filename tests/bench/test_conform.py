@@ -50,6 +50,7 @@ def test_rows_are_drawn_alike_each_time_and_no_more_than_asked_for(released: Pat
     assert 4 <= len(few) <= 6 and few == released_texts(str(released), rows=2)
 
 
+@pytest.mark.slow
 def test_the_command_prints_counts_and_examples(released: Path, capsys: pytest.CaptureFixture[str]):
     assert main([str(released), "30m", "--models", "demo"]) == 1
     out = capsys.readouterr().out

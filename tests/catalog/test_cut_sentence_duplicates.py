@@ -114,6 +114,7 @@ def test_a_changed_rule_gives_another_keeper_without_new_groups(tmp_path: Path):
     assert given_by == {0: [("s00", 0.9), ("s03", 0.1)], 3: [("s01", 0.9), ("s03", 0.1)]}
 
 
+@pytest.mark.slow
 def test_a_published_version_says_how_many_fell_and_which_sentence_stands_for_one(tmp_path: Path):
     with opened_new(tmp_path / "lake") as lake:
         _world_of_one(lake)

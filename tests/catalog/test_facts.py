@@ -147,6 +147,7 @@ def test_recipes_that_take_turns_keep_theirs(tmp_path: Path):
         assert len(both) == 2 and mine.items() <= both.items() and kept(tmp_path) == both
 
 
+@pytest.mark.slow
 def test_ids_whose_hashes_are_equal_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with lake_of(tmp_path) as lake:
         expected = decisions(lake, plan())

@@ -272,6 +272,7 @@ def test_recipes_that_take_turns_extend_each_its_own(lake: Lake, monkeypatch: py
     assert len([*(Path(lake.uri) / ".facts").iterdir()]) == 3
 
 
+@pytest.mark.slow
 def test_facts_that_another_reader_has_attached_stay_as_they_are(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "EXTENDED", 0)
     history = History(lake, 1)

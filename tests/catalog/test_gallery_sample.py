@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.queries.datasets import find
 from pairmill.catalog.queries.figures.report import plan_of
@@ -10,6 +12,7 @@ from pairmill.catalog.queries.gallery.gallery_query import Gallery
 from tests.worlds.published import published
 
 
+@pytest.mark.slow
 def test_a_sample_of_a_dataset_has_the_rows_of_its_smallest_ids_and_is_removed(tmp_path: Path):
     def rows_of(path: Path) -> list[dict]:
         with Gallery(path) as gallery:

@@ -89,6 +89,7 @@ def test_documents_stay_whole_and_shares_hold(lake: Lake):
     assert not published(lake, splits=SPLITS).is_new
 
 
+@pytest.mark.slow
 def test_pairs_keep_their_split_and_new_ones_join_their_group(lake: Lake):
     add(lake, 0, 400)
     published(lake, splits=SPLITS)
@@ -155,6 +156,7 @@ def test_a_split_that_would_be_empty_is_refused_with_the_remedy(lake: Lake):
     assert published(lake, splits=SPLITS, split_by=["documents"]).n_pairs == 40
 
 
+@pytest.mark.slow
 def test_sizes_are_nested_and_hold_the_other_splits_whole(lake: Lake):
     add(lake, 0, 400)
     published(lake, sizes={"nano": 10, "lite": 0.25, "full": 1})

@@ -45,6 +45,7 @@ def test_the_demos_recipe_curates_other_photographs_by_the_same_models(
     assert re.search(r"caption +A photo of a ", capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_without_the_models_for_photographs_the_demo_draws_and_says_so_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

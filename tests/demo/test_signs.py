@@ -4,6 +4,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from infra.demo.prose import sentence
 from infra.demo.render import NOTHING, draw_bare, draw_rendering, draw_sign
@@ -59,6 +60,7 @@ def test_a_sign_is_too_like_a_text_that_says_what_a_sign_says():
     assert np.mean(likeness(signs(), with_sentences(said)) > HIGH) >= 0.81  # 0.833 of 36
 
 
+@pytest.mark.slow
 def test_a_bare_ground_is_too_unlike_what_is_said_of_it():
     found = grounds(40)
     assert np.mean(likeness(found, with_sentences(captions(found))) < LOW) >= 0.93  # 0.95 of 40

@@ -55,6 +55,7 @@ def test_a_file_without_a_record_stays_if_no_other_has_its_rows(lake: Path, caps
     assert len(rows(lake, "SELECT 1 FROM payloads")) == len(before) - 2
 
 
+@pytest.mark.slow
 def test_what_a_repair_took_out_stays_on_disk_for_days_also_in_a_lake_of_long_ago(lake: Path) -> None:
     file = first_file(lake, "image_quality")
     file.write_bytes(file.read_bytes()[:-9])

@@ -162,6 +162,7 @@ def test_why_tells_what_is_in_quarantine(capsys, lake: str):
     assert "truncated at 'ingest': jpeg: Premature end" in asked(capsys, "why", "broken.jpg", "--lake", lake)
 
 
+@pytest.mark.slow
 def test_report_writes_the_versions_page_copies_and_opens_it(
     capsys, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -92,6 +92,7 @@ def test_the_command_prints_a_row_a_name(curated: Path, tell: Tell, tmp_path: Pa
     assert "NULL" not in table and "half of them come back if the rule's threshold is `looser`" in table
 
 
+@pytest.mark.slow
 def test_a_name_that_no_picture_shows_is_counted_for_next_to_none_beside_names_that_are_there_or_alone(curated: Path):
     n = rows(curated, "SELECT count(*) FROM image_embedding WHERE image_vector IS NOT NULL")[0][0]
     with pm.open(curated) as lake:

@@ -233,6 +233,7 @@ def test_a_faulty_edit_is_one_line_with_the_remedy(lake: Lake, edit: TextEdit, t
     assert "\n" not in str(refused.value) and not acts.acts_of(lake, "small")
 
 
+@pytest.mark.slow
 def test_a_rule_bounds_the_pictures_that_a_sentence_is_found_for(lake: Lake):
     few = pictures(lake)[:2]
     lake.execute(f"DELETE FROM match_candidates WHERE content IN (SELECT content FROM sentences WHERE text = ?) "

@@ -137,6 +137,7 @@ def test_another_model_under_the_same_name_is_noticed_before_it_is_asked_anythin
         assert log(port)["requests"] == len(questions())
 
 
+@pytest.mark.slow
 def test_without_its_server_a_run_ends_in_one_line_before_any_work(curated_copy: Path, settings: dict[str, str]):
     with pytest.raises(ModelError, match="does not answer"):
         write_texts(curated_copy, recipe_settings(settings, free_port(0)))

@@ -98,6 +98,7 @@ def test_a_run_reads_the_newest_import_as_a_recut_does(curated_copy: Path, tmp_p
     assert published.n_pairs == trial.kept == len(kept) - 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["image_id", "url"])
 def test_pictures_are_named_by_id_or_address(small: Path, tmp_path: Path, key: str):
     sizes = dict(rows(small, "SELECT sha256, width FROM image_content"))

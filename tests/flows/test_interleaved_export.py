@@ -73,6 +73,7 @@ def _joined(paragraphs: Sequence[str]) -> list[str]:
     return ["\n\n".join(paragraphs)] if paragraphs else []
 
 
+@pytest.mark.slow
 def test_documents_have_the_kept_pictures_and_sentences_in_the_order_of_their_pages(
     curated_copy: Path, pages: Path, tmp_path: Path
 ):

@@ -26,6 +26,7 @@ from pairmill.flows.run import run_inputs, run_recipe
 from pairmill.flows.run.run_start import session
 from pairmill.flows.run.settings import Compute, load_recipe
 from pairmill.ops.read.declared_formats import GROUP, formats
+from tests.examples import slow_but
 from tests.worlds.installed import declaring
 from tests.worlds.shared import copied
 
@@ -243,7 +244,10 @@ LAKE = {
 }
 
 
-@pytest.mark.parametrize("what", LAKE)
+QUICK = ("a ban", "a threshold", "a data file that went")
+
+
+@pytest.mark.parametrize("what", slow_but(QUICK, LAKE))
 def test_a_changed_lake_is_run(given: Given, what: str):
     given.write(LAKE[what])
     assert not given.is_answered(given.asked)
@@ -285,7 +289,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("what", FILES)
+@pytest.mark.parametrize("what", slow_but(QUICK, FILES))
 def test_a_lake_whose_files_changed_is_run(given: Given, what: str):
     FILES[what](given)
     assert not given.is_answered(given.asked)

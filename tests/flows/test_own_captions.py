@@ -73,6 +73,7 @@ def test_an_exported_folder_is_a_source_whose_captions_are_captions(photos: Path
     assert rows(tmp_path / "second", "SELECT count(*) FROM images") == [(2,)]
 
 
+@pytest.mark.slow
 def test_without_the_setting_own_captions_are_sentences_as_before(photos: Path, tmp_path: Path):
     curate(tmp_path / "lake", photos, settings=PICTURES_ALONE | {"captioners": "[]", "models": "{}"})
     found = {text for (text,) in rows(tmp_path / "lake", "SELECT text FROM sentences")}

@@ -96,6 +96,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_rules_read_licences_of_files_pages_and_tables(world: Path):
     found = rows(
         world / "lake",

@@ -75,6 +75,7 @@ def test_a_second_run_asks_nobody_and_publishes_nothing(best: Path, pages: Path,
     assert not published.is_new and not counts.get("caption near", 0) + counts.get("caption far", 0)
 
 
+@pytest.mark.slow
 def test_another_choice_of_what_is_there_is_a_cut_and_no_captioner_is_asked(best: Path, pages: Path, tmp_path: Path):
     lake = copied(best, tmp_path / "lake")
     named = SETTINGS | {"captions.choose": "first"}

@@ -193,6 +193,7 @@ def what_the_user_must_mend_fails_the_run_with_that_message(
     assert asked(home, "SELECT count(*) FROM task_run WHERE state_type = 'FAILED'") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_configured_server_that_does_not_answer_is_told_at_once(home: Path, tmp_path: Path):
     lost = environment(home) | {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
     done = subprocess.run([*COMMAND, "--lake", str(tmp_path)], env=lost, capture_output=True, text=True, timeout=120)

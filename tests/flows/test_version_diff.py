@@ -98,6 +98,7 @@ def test_a_version_does_not_differ_from_itself(lake: Path):
     assert (found.gained, found.lost, found.changed, found.causes, found.groups) == (0, 0, 0, (), ())
 
 
+@pytest.mark.slow
 def test_the_command_answers_as_json(lake: Path, tell: Tell):
     said = json.loads(tell("diff", "demo@1", "demo@2", "--lake", str(lake), "--format", "json"))
     assert said["gained"] == 0 and said["lost"] > 1 and said["pairs_before"] > said["lost"]

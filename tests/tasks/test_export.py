@@ -214,6 +214,7 @@ def test_a_folder_that_holds_anything_else_is_left_as_it_is(lake: Lake, tmp_path
         assert files(tmp_path / "site") == before and not (tmp_path / "site" / ".pairmill").exists()
 
 
+@pytest.mark.slow
 def test_what_a_user_put_into_an_export_stays_when_it_is_repeated(lake: Lake, tmp_path: Path, small_tars: None):
     export(lake, "small", 1, str(tmp_path))
     for name in ("small-v1-notes.txt", "small-v1-000000.tar.gz", "other-v1-000009.tar", "README"):
@@ -272,6 +273,7 @@ def test_a_dataset_without_pairs_is_a_manifest_without_files(tmp_path: Path):
     assert list(files(tmp_path / "out")) == [".manifest.json"]
 
 
+@pytest.mark.slow
 def test_bytes_that_are_gone_end_it_with_the_remedy_and_without_a_manifest(tmp_path: Path):
     published(tmp_path / "lake", pictures=2, image_rules=())
     os.remove(next((tmp_path / "lake").rglob("payloads/**/*.parquet")))
@@ -333,6 +335,7 @@ def test_what_cannot_be_exported_is_said_before_any_work(lake: Lake, tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_an_export_from_a_lake_that_is_open_for_reading_is_the_same_and_says_that_it_is_not_recorded(
     lake: Lake, tmp_path: Path
 ):

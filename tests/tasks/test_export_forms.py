@@ -19,6 +19,7 @@ from pairmill.tasks.release.export import export as of_dataset
 from pairmill.tasks.release.export.export import export
 from pairmill.tasks.release.export.export_forms import SUFFIX, check_choices
 from pairmill.tasks.release.export.picture_folder import RECORD
+from tests.examples import slow_but
 from tests.tasks.test_loaded_exports import hub
 from tests.worlds import published as of_world
 from tests.worlds.published import REALSYN, published
@@ -94,7 +95,7 @@ def test_sha256sum_accepts_the_checksums_and_finds_a_changed_byte(form, lake: La
     assert bad.returncode == 1 and f"{data.name}: FAILED" in bad.stdout
 
 
-@pytest.mark.parametrize("form", SUFFIX)
+@pytest.mark.parametrize("form", slow_but(["parquet"], SUFFIX))
 def test_mlcroissant_accepts_the_description_of_every_form(form, lake: Lake, tmp_path: Path):
     import mlcroissant  # 2 s
 

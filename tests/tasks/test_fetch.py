@@ -137,6 +137,7 @@ def test_a_second_run_asks_for_nothing_again_and_for_what_is_new_only(server: We
     assert set(server.asked.values()) == {1} and len(server.asked) == 6
 
 
+@pytest.mark.slow
 def test_only_what_failed_for_a_passing_reason_is_asked_again(server: Web, tmp_path: Path):
     server.manners["/good.jpg"] = picture(photograph())
     server.manners["/down.jpg"] = status(503)

@@ -25,6 +25,7 @@ def notes(lake: Path, cap: int, changes: Mapping[str, Any] = MappingProxyType({}
         return heavy_losses(opened, plan, funnel(opened, dataset), dataset.n_pairs)
 
 
+@pytest.mark.slow
 def test_a_cap_that_takes_most_pictures_is_told_with_the_cap_that_keeps_all(tmp_path: Path):
     published(tmp_path / "lake", pictures=13, clusters=1, cap=3, caption="", tags=())
     assert notes(tmp_path / "lake", 3) == [

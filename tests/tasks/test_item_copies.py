@@ -108,6 +108,7 @@ def test_a_removal_finds_copies_in_every_declared_place_and_in_what_killed_proce
         assert sum(f"which {owner} made" in line for line in stay) == len(spill_parents(lake)), owner
 
 
+@pytest.mark.slow
 def test_a_gallery_that_was_begun_before_a_removal_is_built_again(lake: Lake, monkeypatch: pytest.MonkeyPatch):
     built = []
 

@@ -67,6 +67,7 @@ def test_a_generated_text_is_published_when_it_is_whole_and_else_its_status_alon
         assert found == pairs
 
 
+@pytest.mark.slow
 def test_a_rule_on_the_status_of_a_fused_text_drops_by_its_name_and_shows_the_value(tmp_path: Path):
     published(tmp_path / "lake")
     with create_or_open(tmp_path / "lake") as lake:

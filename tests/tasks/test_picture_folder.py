@@ -154,6 +154,7 @@ def local(lake: Lake, source: Path) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["link", "stay"])
 def test_pictures_of_a_local_source_are_linked_or_stay(lake: Lake, tmp_path: Path, way: Placing, monkeypatch):
     source = tmp_path / "source"

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 STARTED = """
 import multiprocessing, os, signal, sys
 from multiprocessing import forkserver
@@ -52,6 +54,7 @@ def told(run: subprocess.Popen, line: str = "") -> str:
     return run.stdout.readline().strip()
 
 
+@pytest.mark.slow
 def test_the_next_start_removes_what_a_killed_one_left_and_nothing_of_one_that_runs(tmp_path: Path):
     (tmp_path / "pymp-mine").mkdir()
     (tmp_path / "pymp-mine" / "data").touch()

@@ -50,6 +50,7 @@ def test_the_parser_sees_what_the_flags_leave_and_clip_what_the_parser_leaves(tm
         assert not any(held.counts.values())
 
 
+@pytest.mark.slow
 def test_a_language_model_reads_what_the_parsers_rules_leave_whatever_the_recipes_order(tmp_path: Path):
     (tmp_path / "pages").mkdir()
     blocks = "".join(f"<p>{text}</p>" for text in (SHOWN, STILL, ADDRESS, GERMAN))

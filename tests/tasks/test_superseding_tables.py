@@ -71,6 +71,7 @@ def expected(*rows: Sequence[str]) -> list[str]:
     return sorted(said(word) for each in rows for word in each)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "n",
     [

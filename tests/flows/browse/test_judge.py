@@ -159,6 +159,7 @@ def test_a_line_that_is_torn_or_not_valid_does_not_count_and_stops_no_run(judged
     assert f"{file}, line 3" in text(page.find_class("fault")[0]) and len(page.find_class("fault")) == 1
 
 
+@pytest.mark.slow
 def test_a_sample_that_cannot_be_drawn_is_refused_in_one_line(judged: tuple[Pages, Path]):
     pages, lake = judged
     asked = {"dataset": "small@1", "rule": "short_side", "threshold": 1}

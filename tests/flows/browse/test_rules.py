@@ -82,6 +82,7 @@ def test_a_trial_equals_the_cut_of_a_recipe_with_that_rule(small: Path):
         assert found.images == lake.query("SELECT count(*) FROM images")[0][0]
 
 
+@pytest.mark.slow
 def test_the_cut_of_an_unchanged_rule_is_that_of_the_published_version(lake: Path):
     with create_or_open(lake, read_only=True) as opened:
         plan = cut_plan(opened, datasets.find(opened, "demo"))

@@ -17,6 +17,7 @@ from pairmill.ops.models.generate.cuda_graph_decoding import Decoder
 from pairmill.ops.models.generate.refilled_decoding import RefilledDecoder
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.language.language_model_loaded import LoadedGenerator, load
+from tests.examples import slow_but
 from tests.ops.models.test_captured_decoding import PAD, llama, padded, twin
 from tests.worlds.model_answers import generate_texts
 from tests.worlds.varlen_kernel import by_lengths
@@ -45,7 +46,7 @@ def alone(model: Any, part: BatchPart, most: int, end: int) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("how", ["fp64", "eager", "penalty", "by lengths"])
+@pytest.mark.parametrize("how", slow_but(["fp64"], ["fp64", "eager", "penalty", "by lengths"]))
 def test_each_answer_is_that_of_its_prompt_alone(how: str, monkeypatch: pytest.MonkeyPatch):
     torch.set_num_threads(1)
     monkeypatch.setattr(cuda_graph_decoding, "window_of", lambda columns: columns)  # no step sees more than it needs

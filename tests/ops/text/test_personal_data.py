@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from pairmill.catalog.pending.eligible import sentence_rows
 from pairmill.catalog.recipe.rule_packs import pack_overrides
 from pairmill.catalog.terms.score import Stage
@@ -43,6 +45,7 @@ def test_the_version_gives_what_it_gave():
     check_golden("personal_data", PersonalData.version, {f"has_{kind}": found[f"has_{kind}"] for kind in KINDS})
 
 
+@pytest.mark.slow
 def test_a_rule_of_the_pack_drops_sentences_with_personal_data(tmp_path: Path):
     texts = [
         "Call Ada Smith on +44 20 7946 0018 today.",
