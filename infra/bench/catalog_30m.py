@@ -44,14 +44,14 @@ from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import RUN_AT
 from pairmill.tasks.relate.recall import SAMPLE
 
-FIRST_LISTS = "work lists asked for the first time"
+FIRST_LISTS, FIRST_RECUT = "work lists asked for the first time", "re-cut, the first of a process"
 LIMITS = {"first facts": None, "ask for a wave's texts": None, "list a wave's captions": None,
           "list a wave's fused texts": None, "cut behind a wave": None, FIRST_LISTS: None,
-          "work lists when all is done": 10.0, "re-cut, another early rule": 10.0, "survey": None,
+          "work lists when all is done": 10.0, FIRST_RECUT: 10.0, "re-cut, another early rule": 10.0, "survey": None,
           "re-cut, another cap": 10.0, "re-cut, another late rule": 10.0, "publish": None, "why": 1.0,
           "candidates of a recall's sample": None, "work lists of 1 % of new pages": None,
           "similarities of 1 % of new pages": None, "cut of 1 % of new pages": None}  # fmt: skip
-GROWTH = ("first facts", "cut behind a wave", FIRST_LISTS, "work lists when all is done", "re-cut, another early rule",
+GROWTH = ("first facts", "cut behind a wave", FIRST_LISTS, "work lists when all is done", FIRST_RECUT,
           "survey", "re-cut, another cap", "publish", "why", "cut of 1 % of new pages")  # fmt: skip
 Note = Callable[[str, Callable[[], object]], None]
 INGESTED = ("images", "payloads", "sentences")
@@ -87,7 +87,7 @@ def of_lake(folder: Path, n: int, options: argparse.Namespace) -> Notes:
         took = waves(lake, WAVES, note)
         note.counted.append(Row(f"waves until no text is lacking, {n} images", "waves", took, note=_kept(lake)))
         for turn in range(options.rounds):
-            _round(lake, n, turn, options.rounds, note)
+            _round(lake, n, turn, options, note)
         new_pages(lake, n, note)
         return note
 
@@ -124,11 +124,12 @@ def _wave(lake: Lake, plan: Plan, wave: int, number: int, note: Note) -> None:
     made_texts.fuse(lake, f"{number}-{wave}", number + wave)
 
 
-def _round(lake: Lake, n: int, turn: int, rounds: int, note: Note) -> None:
+def _round(lake: Lake, n: int, turn: int, options: argparse.Namespace, note: Note) -> None:
     """Time each operation once on a finished lake."""
     if not turn:  # the bench wrote the scores: no stage has recorded that its list is finished
         note(FIRST_LISTS, lambda: work_lists(lake, plan_30m()))
     note("work lists when all is done", lambda: work_lists(lake, plan_30m()))
+    note(FIRST_RECUT, lambda: _cut_elsewhere(lake, options))
     early = f"least(width, height) >= 10{turn + 1}"
     note("re-cut, another early rule", lambda: cut(lake, plan_30m(images__short_side__keep=early)))
     note("survey", lambda: _survey(lake, plan_30m()))
@@ -138,10 +139,17 @@ def _round(lake: Lake, n: int, turn: int, rounds: int, note: Note) -> None:
     plan = plan_30m(balance__cap=str(34 - turn))
     cut(lake, plan)
     note("publish", lambda: publish(lake, plan, f"30m-{turn}", None, lambda: PUBLISHED + turn))
-    one = hashlib.md5(f"o{n * (turn + 1) // (rounds + 1)}".encode()).hexdigest()
+    one = hashlib.md5(f"o{n * (turn + 1) // (options.rounds + 1)}".encode()).hexdigest()
     note("why", lambda: _why(lake, one))
     sample = [key for (key,) in lake.query(f"SELECT sha256 FROM image_content USING SAMPLE {SAMPLE} (reservoir, 1)")]
     note("candidates of a recall's sample", lambda: best_similarities(lake, plan, sample, 3))
+
+
+def _cut_elsewhere(lake: Lake, options: argparse.Namespace) -> None:
+    """Open the lake anew and cut it, as the next process does."""
+    with create_or_open(lake.uri) as other:
+        limit(other, options)
+        cut(other, plan_30m())
 
 
 def _why(lake: Lake, item: str) -> None:
