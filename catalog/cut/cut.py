@@ -95,7 +95,9 @@ def _survivors(lake: Lake, plan: Plan) -> None:
     with lake.without_tables():
         keep = passed(image_checks(plan))
         of_sentences, of_images = _questions(lake, plan, str(facts_file), keep)
-        file = KeptFile(lake, "early", of_sentences + _CODE) if lake.largest >= facts.EXTENDED else None
+        file = None
+        if lake.largest >= facts.EXTENDED:
+            file = KeptFile(lake, "early", of_sentences + _CODE, files=1 + facts.FORMER)
         answered = _answered(lake)
         is_known = of_sentences in answered
         if file and not is_known and file.read(lambda: _read_early(lake)):

@@ -33,6 +33,7 @@ from pairmill.catalog.write.recorded_removals import last_removal
 # Rows of the largest table from which facts are extended: a join of fewer takes no longer than the statements of this.
 EXTENDED = 100_000
 FORMER = 2  # outdated files that stay, for other recipes to extend
+BESIDE = ("texts-", "early-")  # files of `catalog.cut.kept_file`, which removes its own
 
 
 def attach(lake: Lake, plan: Plan) -> Path:
@@ -146,7 +147,8 @@ def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
             if not written:
                 making.unlink(missing_ok=True)
                 _write(lake, plan, catalog, making, None)
-        outdated = [path for path in folder.glob("*.duckdb") if not path.name.startswith((f"{digest}-", "texts-"))]
+        stay = f"{digest}-", *BESIDE
+        outdated = [path for path in folder.glob("*.duckdb") if not path.name.startswith(stay)]
         for path in newest_first(outdated)[FORMER if lake.largest >= EXTENDED else 0 :]:
             path.unlink(missing_ok=True)
         if last_removal(lake) != removed:  # the file may hold what was removed meanwhile

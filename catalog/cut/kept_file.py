@@ -15,14 +15,15 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.side_folders import scratch_folder
 from pairmill.catalog.terms.error import PairmillError
 
-FILES = 8  # the last written ones of a kind, of other recipes too
-
 
 class KeptFile:
-    """The file ``KIND-digest`` for what ``asked`` describes, in the folder of the facts."""
+    """The file ``KIND-digest`` for what ``asked`` describes, in the folder of the facts.
 
-    def __init__(self, lake: Lake, kind: str, asked: str) -> None:
-        self._lake, self._kind = lake, kind
+    ``files`` of a kind stay, the last written ones, of other recipes too.
+    """
+
+    def __init__(self, lake: Lake, kind: str, asked: str, files: int) -> None:
+        self._lake, self._kind, self._files = lake, kind, files
         self._name = f"{kind}-{hashlib.sha256(f'{duckdb.__version__} {asked}'.encode()).hexdigest()[:16]}"
 
     def read(self, step: Callable[[], bool]) -> bool:
@@ -51,7 +52,8 @@ class KeptFile:
             finally:
                 self._lake.execute("DETACH DATABASE IF EXISTS making")
             if is_current():
-                former = [*folder.glob(f"{self._name}.*"), *newest_first(folder.glob(f"{self._kind}-*"))[FILES - 1 :]]
+                newest = newest_first(folder.glob(f"{self._kind}-*"))
+                former = [*folder.glob(f"{self._name}.*"), *newest[self._files - 1 :]]
                 making.rename(folder / with_stamp(self._name, making))
                 for path in former:
                     path.unlink(missing_ok=True)

@@ -28,7 +28,7 @@ class KeptTexts:
     def __init__(self, lake: Lake, rows: str, kept: Sequence[str], begun: str) -> None:
         self._lake, self._begun = lake, begun
         numbers = lake.query("SELECT CAST(id AS VARCHAR) FROM facts.numbering")
-        self._file = KeptFile(lake, "texts", json.dumps([numbers, rows, list(kept), begun]))
+        self._file = KeptFile(lake, "texts", json.dumps([numbers, rows, list(kept), begun]), files=8)
         known = (*declared(), *named_in(lake.tables))
         of_texts = {score.table for score in known if score.stage >= Stage.CAPTION and score.key == "sha256"}
         self._tables = sorted(of_texts & lake.tables)
