@@ -18,5 +18,5 @@ def examples(n: int, **more) -> settings:
 
 
 def slow_but(quick: Collection, every: Iterable) -> list[Any]:
-    """Return ``every`` value as a parameter of a test that runs with the slow ones, but for those in ``quick``."""
+    """Return ``every`` value as a test's parameter. Those outside ``quick`` have the mark ``slow``."""
     return [each if each in quick else pytest.param(each, marks=pytest.mark.slow) for each in every]

@@ -21,36 +21,16 @@ to disk.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
-from pairmill.catalog.cut import facts, texts
-from pairmill.catalog.cut.edits import KEPT, LEFT_OUT, read_left_out
+from pairmill.catalog.cut import facts
+from pairmill.catalog.cut.early_cut import decide_early, read_numbers
 from pairmill.catalog.cut.facts_tables import image_checks
-from pairmill.catalog.cut.kept_file import KeptFile
 from pairmill.catalog.cut.late_cut import balance, judge
-from pairmill.catalog.cut.texts import (
-    NOBODY,
-    assign_texts,
-    assigned_texts,
-    best_sentences,
-    candidates,
-    group_keepers,
-    surviving,
-)
+from pairmill.catalog.cut.texts import assign_texts, assigned_texts
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import decided, failed, passed
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import Damaged
-
-IMAGES_AT_ONCE = 2_000_000
-# The temporary tables of the steps before the rules on generated texts; the last one has the questions they answer.
-EARLY = ("cut_keepers", "cut_best", "cut_dropped", "cut_survivors", "cut_asked")
-# What makes these tables: a file of them is not read by other code.
-_CODE = "".join(Path(module).read_text() for module in (__file__, texts.__file__))
 
 
 def cut(lake: Lake, plan: Plan) -> None:
@@ -69,7 +49,7 @@ def select_survivors(lake: Lake, plan: Plan) -> None:
     ``best`` is the number of the sentence that an image gets if other images use none. Damaged facts are rebuilt:
     DuckDB verifies each of their blocks. Raises Damaged for files of the lake.
     """
-    _retry_with_rebuilt_facts(_survivors, lake, plan)
+    _retry_with_rebuilt_facts(decide_early, lake, plan)
 
 
 def _retry_with_rebuilt_facts(step: Callable[[Lake, Plan], None], lake: Lake, plan: Plan) -> None:
@@ -82,137 +62,15 @@ def _retry_with_rebuilt_facts(step: Callable[[Lake, Plan], None], lake: Lake, pl
         step(lake, plan)
 
 
-def _survivors(lake: Lake, plan: Plan) -> None:
-    """Create the temporary tables ``cut_survivors``, ``cut_dropped``, ``cut_keepers`` and ``cut_best``.
-
-    ``cut_keepers(sentence)`` has the result of `group_keepers`, a row per sentence; ``cut_best(sentence)`` that of
-    `best_sentences`, a row per picture. Both stay from the connection's last cut if what they depend on is the same, as
-    after a changed rule on images. All four stay after a changed cap or a changed rule on generated texts. In a lake of
-    EXTENDED rows the first cut of a process reads them from a file: 264 MB at 10M images.
-    """
-    facts_file = facts.attach(lake, plan)
-    read_left_out(lake, plan.recipe.name)
-    with lake.without_tables():
-        keep = passed(image_checks(plan))
-        of_sentences, of_images = _questions(lake, plan, str(facts_file), keep)
-        file = None
-        if lake.largest >= facts.EXTENDED:
-            file = KeptFile(lake, "early", of_sentences + _CODE, files=1 + facts.FORMER)
-        answered = _answered(lake)
-        is_known = of_sentences in answered
-        if file and not is_known and file.read(lambda: _read_early(lake)):
-            is_known, answered = True, _answered(lake)
-        if of_images in answered:
-            return
-        lake.execute("DELETE FROM cut_asked")
-        if not is_known:
-            lake.execute(
-                "CREATE OR REPLACE TEMP TABLE cut_keepers (sentence UINTEGER); "
-                "CREATE OR REPLACE TEMP TABLE cut_best (sentence UINTEGER)"
-            )
-            keepers = group_keepers(lake, plan)
-            lake.insert("cut_keepers", pa.table({"sentence": keepers}))
-            lake.insert("cut_best", pa.table({"sentence": best_sentences(lake, plan, keepers)}))
-        lake.execute(
-            f"INSERT INTO cut_asked VALUES ({quoted(of_sentences)}); "
-            "CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER); "
-            f"INSERT INTO cut_dropped BY NAME SELECT rowid AS n, '{LEFT_OUT}' AS rule FROM facts.images "
-            f"WHERE sha256 IN (SELECT sha256 FROM temp.acts_left_out) AND {keep}"
-        )
-        _drop_copies(lake, plan, keep)
-        _drop_textless(lake, plan, keep)
-        lake.execute("INSERT INTO cut_asked VALUES (?)", (of_images,))
-        if file and not is_known:
-            file.write({table: f"FROM temp.{table}" for table in EARLY}, facts_file.exists)
-
-
-def _answered(lake: Lake) -> set[str]:
-    """Return the strings of `_questions` to which this connection's temporary tables are the answer."""
-    asked = "CREATE TEMP TABLE IF NOT EXISTS cut_asked (question VARCHAR); FROM cut_asked"
-    return {question for (question,) in lake.query(asked)}
-
-
-def _read_early(lake: Lake) -> bool:
-    """Read the tables EARLY from the attached file ``kept``; return True."""
-    read = "; ".join(f"CREATE OR REPLACE TEMP TABLE {table} AS FROM kept.{table}" for table in EARLY)
-    lake.execute(f"DELETE FROM cut_asked; {read}")
-    return True
-
-
-def _questions(lake: Lake, plan: Plan, facts_file: str, keep: str) -> tuple[str, str]:
-    """Return two strings: what ``cut_keepers`` and ``cut_best`` depend on, and what ``cut_survivors`` depends on.
-
-    Equal strings mean equal tables. The pictures that people leave out or keep are in them by number and hash.
-    """
-    of_sentences = repr((facts_file, surviving(plan), candidates(plan), plan.recipe.association.at_least))
-    acts = ["acts_left_out", *["acts_kept"] * bool(plan.spares)]
-    given = " UNION ALL ".join(f"SELECT '{table}', count(*), bit_xor(hash(sha256)) FROM temp.{table}" for table in acts)
-    return of_sentences, repr((of_sentences, lake.query(given), keep, plan.spares))
-
-
-def _read(lake: Lake, table: str) -> np.ndarray:
-    """Read the column ``sentence`` of ``cut_keepers`` or ``cut_best``, (n,) uint32. DuckDB may spill the table."""
-    return lake.table(f"FROM {table}")["sentence"].to_numpy()
-
-
 def _cut(lake: Lake, plan: Plan) -> None:
     """Run all steps of the cut in order."""
-    _survivors(lake, plan)
+    decide_early(lake, plan)
     judge(lake, plan)
     with lake.without_tables():
         balance(lake, plan)
-        assign_texts(lake, plan, _read(lake, "cut_keepers"))
+        assign_texts(lake, plan, read_numbers(lake, "cut_keepers"))
         _decisions(lake, plan)
     lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_texts AS {assigned_texts()}")
-
-
-def _drop_copies(lake: Lake, plan: Plan, keep: str) -> None:
-    """Keep one occurrence of each repeated image, and then the best of each duplicate group.
-
-    Occurrences are chosen by their content in the document; the image id, which depends on the location, only breaks
-    ties. The best of a group is one that people keep, else has most pixels, most bytes, the smallest sha256.
-    """
-    alive = f"SELECT *, rowid AS n FROM facts.images WHERE {keep} AND rowid NOT IN (SELECT n FROM cut_dropped)"
-    _keep_first(lake, "exact_duplicate", f"{alive} AND repeated", "picture", "occurrence, image_id")
-    kept = f"(sha256 IN (SELECT sha256 FROM {KEPT})) DESC, " if plan.spares else ""
-    best = f"{kept}CAST(width AS BIGINT) * height DESC, n_bytes DESC, sha256"
-    _keep_first(lake, "duplicate", f"{alive} AND group_id IS NOT NULL", "group_id", best)
-
-
-def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> None:
-    """Keep the first row of each ``group`` in ``order``; drop the others by ``rule``."""
-    window = f"OVER (PARTITION BY {group} ORDER BY {order})"
-    lake.execute(
-        f"INSERT INTO cut_dropped SELECT n, '{rule}', first_value(n) {window} FROM ({rows}) "
-        f"QUALIFY row_number() {window} > 1"
-    )
-
-
-def _drop_textless(lake: Lake, plan: Plan, keep: str) -> None:
-    """Write the images that no rule has dropped so far into ``cut_survivors``.
-
-    If the recipe demands a sentence, images without one go into ``cut_dropped`` instead, by the rule ``no_text``.
-    """
-    best = _read(lake, "cut_best")
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_survivors "
-        "(n UINTEGER, picture UINTEGER, cluster INTEGER, draw UBIGINT, best UINTEGER)"
-    )
-    images = lake.query("SELECT coalesce(max(rowid), -1) + 1 FROM facts.images")[0][0]
-    is_dropped = np.zeros(images, bool)  # DuckDB's join of each batch with them took as long as all other steps here
-    is_dropped[lake.table("SELECT n FROM cut_dropped")["n"].to_numpy()] = True
-    for start in range(0, images, IMAGES_AT_ONCE):
-        found = lake.table(
-            "SELECT CAST(rowid AS UINTEGER) AS n, picture, cluster, draw FROM facts.images WHERE "
-            f"rowid BETWEEN {start} AND {start + IMAGES_AT_ONCE - 1} AND {keep}"
-        )
-        found = found.filter(pa.array(~is_dropped[found["n"].to_numpy()]))
-        sentence = best[found["picture"].to_numpy()]
-        has_text = (sentence != NOBODY) | (plan.recipe.association.at_least == 0)
-        lake.insert("cut_survivors", found.append_column("best", pa.array(sentence)).filter(pa.array(has_text)))
-        textless = found.filter(pa.array(~has_text)).select(["n"])
-        if textless.num_rows:
-            lake.insert("cut_dropped", textless.append_column("rule", pa.array(["no_text"] * textless.num_rows)))
 
 
 def _decisions(lake: Lake, plan: Plan) -> None:

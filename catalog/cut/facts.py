@@ -37,9 +37,9 @@ BESIDE = ("texts-", "early-")  # files of `catalog.cut.kept_file`, which removes
 
 
 def attach(lake: Lake, plan: Plan) -> Path:
-    """Attach the facts file of the lake's current rows and this plan as database ``facts``; return its path.
+    """Attach the facts as database ``facts``, built first if the lake or the plan has none; return the file's path.
 
-    A missing file is built first.
+    The facts are those of the lake's current rows, for what the plan reads of them.
     """
     folder, plan_digest = facts_folder(lake), _plan_digest(plan)
     path = unmodified_file(folder, f"{data_digest(lake, 'lake', tables_read(lake))}-{plan_digest}")

@@ -1,4 +1,4 @@
-"""Keep temporary tables of a cut in a file beside its facts, for the next process that cuts.
+"""Store tables that a cut has computed in a file beside the facts, so that the next process need not compute them.
 
 Such a file may be deleted at any time. Its name has a digest of all that its tables depend on, its size and its time of
 modification, so none is read that is outdated or was modified. DuckDB verifies each block that it reads.
@@ -17,9 +17,9 @@ from pairmill.catalog.terms.error import PairmillError
 
 
 class KeptFile:
-    """The file ``KIND-digest`` for what ``asked`` describes, in the folder of the facts.
+    """One cache file in the folder of the facts, named by ``kind`` and a digest of ``asked``.
 
-    ``files`` of a kind stay, the last written ones, of other recipes too.
+    ``asked`` names all that its tables depend on. `write` removes all files of this kind but the ``files`` newest.
     """
 
     def __init__(self, lake: Lake, kind: str, asked: str, files: int) -> None:
@@ -27,9 +27,9 @@ class KeptFile:
         self._name = f"{kind}-{hashlib.sha256(f'{duckdb.__version__} {asked}'.encode()).hexdigest()[:16]}"
 
     def read(self, step: Callable[[], bool]) -> bool:
-        """Return what ``step`` returns while the file is attached as ``kept``; False if there is none or it is damaged.
+        """Attach the file as database ``kept``, and return what ``step`` returns. False without a file.
 
-        A damaged file is removed.
+        A damaged file is removed, and counts as none.
         """
         if path := unmodified_file(facts_folder(self._lake), self._name):
             try:

@@ -146,7 +146,7 @@ def _round(lake: Lake, n: int, turn: int, options: argparse.Namespace, note: Not
 
 
 def _cut_elsewhere(lake: Lake, options: argparse.Namespace) -> None:
-    """Open the lake anew and cut it, as the next process does."""
+    """Cut through a second connection, which has no tables of a former cut, as in a new process."""
     with create_or_open(lake.uri) as other:
         limit(other, options)
         cut(other, plan_30m())

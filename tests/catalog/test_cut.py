@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.catalog.cut import cut as cuts
-from pairmill.catalog.cut import facts, facts_matches, facts_tables
+from pairmill.catalog.cut import early_cut, facts, facts_matches, facts_tables
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import image_funnel, publish, sentence_funnel
 from pairmill.catalog.lake.lake import Lake
@@ -71,6 +70,7 @@ def test_the_cut_equals_its_slow_twin(several: Lake, seed: int, at_once: int, re
     with pytest.MonkeyPatch.context() as patched:
         for name in ("IMAGES_AT_ONCE", "PAIRS_AT_ONCE", "LIVE"):
             patched.setattr(f"pairmill.catalog.cut.texts.{name}", at_once)
+        patched.setattr(early_cut, "IMAGES_AT_ONCE", at_once)
         for module in (facts_matches, facts_tables):
             patched.setattr(module, "SORTED_AT_ONCE", 100)
         for recipe in recipes:
@@ -286,8 +286,8 @@ def by(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Callable[[Plan], tuple[li
     """A function that cuts by a plan and returns the early steps that were made, and all decisions and texts."""
     made: list[str] = []
     for step in ALL_STEPS:
-        run = getattr(cuts, step)
-        monkeypatch.setattr(cuts, step, lambda *given, step=step, run=run: made.append(step) or run(*given))
+        run = getattr(early_cut, step)
+        monkeypatch.setattr(early_cut, step, lambda *given, step=step, run=run: made.append(step) or run(*given))
 
     def by(asked: Plan) -> tuple[list[str], list[tuple]]:
         made.clear()
@@ -317,7 +317,7 @@ def test_another_process_reads_the_early_steps_of_a_cut_from_their_file_unless_i
     rotten(early)
     assert elsewhere(asked[0]) == (ALL_STEPS, expected[0])
     assert elsewhere(asked[0]) == ([], expected[0])
-    monkeypatch.setattr(cuts, "_CODE", "other steps")
+    monkeypatch.setattr(early_cut, "_CODE", "other steps")
     assert elsewhere(asked[0]) == (ALL_STEPS, expected[0])
 
 

@@ -49,13 +49,13 @@ class Inputs:
 
 @dataclass
 class Given(Inputs):
-    """These inputs, and a lake that has recorded a finished run over them: ``asked`` is the request of that run."""
+    """Inputs, and a lake in which a run over them has ended. ``asked`` is the request of that run."""
 
     lake: Path
     asked: run_recipe.RunRequest
 
     def is_answered(self, asked: run_recipe.RunRequest | None = None) -> bool:
-        """Whether the lake answers a request without a run; by default one for the inputs as they are now.
+        """Return whether a request is answered from the lake's record, without a run. Default: for the present inputs.
 
         Asserts that `run --dry-run` then says that nothing is pending, and otherwise does not.
         """
