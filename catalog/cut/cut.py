@@ -23,10 +23,10 @@ to disk.
 from collections.abc import Callable
 
 from pairmill.catalog.cut import facts
-from pairmill.catalog.cut.early_cut import decide_early, read_numbers
+from pairmill.catalog.cut.early_cut import decide_early
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.late_cut import balance, judge
-from pairmill.catalog.cut.texts import assign_texts, assigned_texts
+from pairmill.catalog.cut.texts import assign_texts, assigned_texts, read_keepers
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import decided, failed, passed
 from pairmill.catalog.recipe.plan import Plan
@@ -68,7 +68,7 @@ def _cut(lake: Lake, plan: Plan) -> None:
     judge(lake, plan)
     with lake.without_tables():
         balance(lake, plan)
-        assign_texts(lake, plan, read_numbers(lake, "cut_keepers"))
+        assign_texts(lake, plan, read_keepers(lake))
         _decisions(lake, plan)
     lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_texts AS {assigned_texts()}")
 

@@ -15,7 +15,7 @@ from pairmill.catalog.cut import facts, texts
 from pairmill.catalog.cut.edits import KEPT, LEFT_OUT, read_left_out
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.kept_file import KeptFile
-from pairmill.catalog.cut.texts import NOBODY, best_sentences, candidates, group_keepers, surviving
+from pairmill.catalog.cut.texts import NOBODY, best_sentences, candidates, read_keepers, surviving, with_keepers
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import passed
@@ -31,7 +31,7 @@ _CODE = "".join(Path(module).read_text() for module in (__file__, texts.__file__
 def decide_early(lake: Lake, plan: Plan) -> None:
     """Run the early steps, or use the tables that they left in the last cut. Leaves four temporary tables.
 
-    - ``cut_keepers(sentence)``: the result of `group_keepers`, a row per sentence;
+    - ``cut_keepers(sentence, keeper)``: the rows of `with_keepers`;
     - ``cut_best(sentence)``: the result of `best_sentences`, a row per picture;
     - ``cut_dropped(n, rule, better)``: the images that these steps drop after the rules, and what takes their place;
     - ``cut_survivors(n, picture, cluster, draw, best)``: the images that none of these steps drops.
@@ -55,12 +55,10 @@ def decide_early(lake: Lake, plan: Plan) -> None:
         lake.execute("DELETE FROM cut_asked")
         if not is_known:
             lake.execute(
-                "CREATE OR REPLACE TEMP TABLE cut_keepers (sentence UINTEGER); "
+                f"CREATE OR REPLACE TEMP TABLE cut_keepers AS FROM {with_keepers(plan)}; "
                 "CREATE OR REPLACE TEMP TABLE cut_best (sentence UINTEGER)"
             )
-            keepers = group_keepers(lake, plan)
-            lake.insert("cut_keepers", pa.table({"sentence": keepers}))
-            lake.insert("cut_best", pa.table({"sentence": best_sentences(lake, plan, keepers)}))
+            lake.insert("cut_best", pa.table({"sentence": best_sentences(lake, plan, read_keepers(lake))}))
         lake.execute(
             f"INSERT INTO cut_asked VALUES ({quoted(of_sentences)}); "
             "CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER); "
@@ -98,11 +96,6 @@ def _questions(lake: Lake, plan: Plan, facts_file: str, keep: str) -> tuple[str,
     return of_sentences, repr((of_sentences, lake.query(given), keep, plan.spares))
 
 
-def read_numbers(lake: Lake, table: str) -> np.ndarray:
-    """Read the column ``sentence`` of ``cut_keepers`` or ``cut_best``, (n,) uint32. DuckDB may spill the table."""
-    return lake.table(f"FROM {table}")["sentence"].to_numpy()
-
-
 def _drop_copies(lake: Lake, plan: Plan, keep: str) -> None:
     """Keep one occurrence of each repeated image, and then the best of each duplicate group.
 
@@ -131,7 +124,7 @@ def _drop_textless(lake: Lake, plan: Plan, keep: str) -> None:
     If the recipe demands a sentence, images without one go into ``cut_dropped`` instead, by the rule ``no_text``.
     ``keep`` is the SQL condition of the early rules.
     """
-    best = read_numbers(lake, "cut_best")
+    best = lake.table("FROM cut_best")["sentence"].to_numpy()
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_survivors "
         "(n UINTEGER, picture UINTEGER, cluster INTEGER, draw UBIGINT, best UINTEGER)"

@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 from functools import partial
 
-import numpy as np
-import pyarrow as pa
-
 from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.facts_tables import image_checks
-from pairmill.catalog.cut.texts import NOBODY, group_keepers
+from pairmill.catalog.cut.texts import with_keepers
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.chosen_captions import rows_by_text, text_digest
 from pairmill.catalog.pending.eligible import current_scores, passed
@@ -29,13 +26,10 @@ def pending_candidates(lake: Lake, plan: Plan, score: Score) -> Iterator[list[Wo
     of their duplicate group. Each list holds the items of one round.
     """
     facts.attach(lake, plan)
-    usable = np.flatnonzero(group_keepers(lake, plan) != NOBODY).astype(np.uint32)
-    lake.execute("CREATE OR REPLACE TEMP TABLE pending_usable (sentence UINTEGER)")
-    lake.insert("pending_usable", pa.table({"sentence": usable}))
     sql = f"""WITH wanted AS (SELECT i.sha256, c.content, c.text
             FROM (SELECT picture, unnest(sentences) AS sentence FROM facts.matches) m
             JOIN (SELECT DISTINCT picture, sha256 FROM facts.images WHERE {passed(image_checks(plan))}) i
-            ON i.picture = m.picture SEMI JOIN pending_usable u ON u.sentence = m.sentence
+            ON i.picture = m.picture SEMI JOIN {with_keepers(plan)} u ON u.sentence = m.sentence
             JOIN facts.contents k ON k.rowid = m.sentence JOIN sentence_content c ON facts.key_of(c.content) = k.key),
         lacking AS (SELECT sha256, list(content ORDER BY content) AS contents, list(text ORDER BY content) AS texts
             FROM wanted ANTI JOIN (SELECT sha256, content FROM {score.table}

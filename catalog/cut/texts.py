@@ -101,19 +101,26 @@ def assigned_texts() -> str:
     )
 
 
-def group_keepers(lake: Lake, plan: Plan) -> np.ndarray:
-    """Map each sentence number to that of the sentence shown for it, uint32 (n,): itself, or its group's keeper.
+def with_keepers(plan: Plan) -> str:
+    """Return SQL for (sentence, keeper): each sentence and the one shown for it, itself or its group's keeper.
 
-    NOBODY if no member of the group passes the rules and occurs in a current document.
+    No row for a sentence if no member of its group passes the rules and occurs in a current document.
+    """
+    members = f"SELECT *, {_survives(plan)} AS survives FROM facts.sentences WHERE duplicates IS NOT NULL"
+    first = "arg_min(sentence, member) FILTER (survives) OVER (PARTITION BY duplicates) AS keeper"
+    return (
+        f"(SELECT sentence, sentence AS keeper FROM {surviving(plan)} WHERE duplicates IS NULL UNION ALL "
+        f"SELECT sentence, keeper FROM (SELECT sentence, {first} FROM ({members})) WHERE keeper IS NOT NULL)"
+    )
+
+
+def read_keepers(lake: Lake) -> np.ndarray:
+    """Return the keeper of each sentence by its number, uint32 (n,); NOBODY for one without.
+
+    Reads the table ``cut_keepers``, the rows of `with_keepers`.
     """
     keepers = np.full(lake.query("SELECT count(*) FROM facts.contents")[0][0], NOBODY, np.uint32)
-    for batch in lake.blocks(f"SELECT sentence FROM {surviving(plan)}", rows=PAIRS_AT_ONCE):
-        keepers[batch["sentence"].to_numpy()] = batch["sentence"].to_numpy()
-    members = f"SELECT *, {_survives(plan)} AS survives FROM facts.sentences WHERE duplicates IS NOT NULL"
-    first = "arg_min(sentence, member) FILTER (survives) OVER (PARTITION BY duplicates)"
-    of_all = f"SELECT sentence, {first} AS keeper FROM ({members})"
-    of_groups = f"SELECT sentence, keeper FROM ({of_all}) WHERE keeper IS NOT NULL"
-    for batch in lake.blocks(of_groups, rows=PAIRS_AT_ONCE):
+    for batch in lake.blocks("SELECT sentence, keeper FROM cut_keepers", rows=PAIRS_AT_ONCE):
         keepers[batch["sentence"].to_numpy()] = batch["keeper"].to_numpy()
     return keepers
 

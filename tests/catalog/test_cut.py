@@ -278,7 +278,7 @@ def test_the_funnel_of_sentences_counts_what_the_joined_scores_of_all_sentences_
         assert sentence_funnel(lake, plan())[0] == ("same_text", first[1] + 1, first[2] + 1)
 
 
-IMAGES, ALL_STEPS = ["_drop_copies"], ["group_keepers", "_drop_copies"]
+IMAGES, ALL_STEPS = ["_drop_copies"], ["with_keepers", "_drop_copies"]
 
 
 @pytest.fixture
