@@ -15,7 +15,8 @@ def user_message(error: BaseException) -> str | None:
     Return None for any other error: the caller shows its traceback.
     """
     from pairmill.catalog.terms.controls import visible
-    from pairmill.catalog.terms.error import PairmillError, lack_of_memory
+    from pairmill.catalog.terms.error import PairmillError
+    from pairmill.catalog.terms.lack_of_memory import lack_of_memory
     from pairmill.catalog.terms.secrets import hide_secrets
 
     others = (getattr(sys.modules[module], name) for module, name in REMEDIES if module in sys.modules)

@@ -13,7 +13,8 @@ from typing import Any
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.lake.table_meanings import tables
-from pairmill.catalog.terms.error import LeavesLake, PairmillError, lack_of_memory
+from pairmill.catalog.terms.error import LeavesLake, PairmillError
+from pairmill.catalog.terms.lack_of_memory import lack_of_memory
 from pairmill.flows.api.opened_lake import OpenLake, open_lake
 from pairmill.flows.api.question import Question, Rows, json_value, questions_of
 

@@ -10,7 +10,7 @@ import sys
 from types import TracebackType
 
 from pairmill.catalog.lake.literals import work_without_pandas
-from pairmill.catalog.terms.error import lack_of_memory
+from pairmill.catalog.terms.lack_of_memory import lack_of_memory
 
 
 def print_unless_memory_lacks(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:

@@ -17,7 +17,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.terms.error import PairmillError, lack_of_memory
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.lack_of_memory import lack_of_memory
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.device.engine import BrokenDevice
