@@ -2,7 +2,7 @@
 
 These *early steps* are the early rules, pictures that people leave out, copies, duplicate groups, and the sentence that
 an image gets. They take two thirds of a cut's time. Their tables stay in the connection, and in lakes of EXTENDED rows
-in a file for the next process (215 MB at 10M images), with the questions that they answer: a cut that asks the same
+in a file for the next process (206 MB at 10M images), with the questions that they answer: a cut that asks the same
 does not repeat them.
 """
 

@@ -5,7 +5,7 @@ a digest of its inputs (the files of every table read, the scorers, the seed), i
 may be deleted at any time, and no cut can read a file that is outdated or was modified. The first cut after new rows
 makes another file of it, and removes outdated ones but for those of two other recipes. At 1M images and 11M candidates
 it takes 23 CPU s, of 1 % of new rows 3 (:mod:`catalog.cut.facts_extension`), and from unchanged facts 1, in 2.6 GB of
-memory and 235 bytes of disk per image; :mod:`catalog.cut.kept_file` adds 24.
+memory and 235 bytes of disk per image; :mod:`catalog.cut.kept_file` adds 23.
 """
 
 import hashlib
