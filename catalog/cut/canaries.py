@@ -16,7 +16,8 @@ counted.
 from collections.abc import Mapping, Sequence
 
 from pairmill.catalog.cut.facts_tables import image_checks, score_tables
-from pairmill.catalog.cut.texts import join_uses, surviving
+from pairmill.catalog.cut.keepers import surviving
+from pairmill.catalog.cut.texts import join_uses
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import current_scores, passed

@@ -25,8 +25,9 @@ from collections.abc import Callable
 from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.early_cut import decide_early
 from pairmill.catalog.cut.facts_tables import image_checks
+from pairmill.catalog.cut.keepers import read_keepers
 from pairmill.catalog.cut.late_cut import balance, judge
-from pairmill.catalog.cut.texts import assign_texts, assigned_texts, read_keepers
+from pairmill.catalog.cut.texts import assign_texts, assigned_texts
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import decided, failed, passed
 from pairmill.catalog.recipe.plan import Plan

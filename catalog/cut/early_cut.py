@@ -1,4 +1,4 @@
-"""Begin a cut: apply what depends on no generated text and no cap, and keep the result for the next cut.
+"""Run the first steps of a cut, which need no generated text and no cap, and store their results for the next cut.
 
 These *early steps* are the early rules, pictures that people leave out, copies, duplicate groups, and the sentence that
 an image gets. They take two thirds of a cut's time. Their tables stay in the connection, and in lakes of EXTENDED rows
@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pairmill.catalog.cut import facts, texts
+from pairmill.catalog.cut import facts, keepers, texts
 from pairmill.catalog.cut.edits import KEPT, LEFT_OUT, read_left_out
 from pairmill.catalog.cut.facts_tables import image_checks
+from pairmill.catalog.cut.keepers import NOBODY, read_keepers, with_keepers
 from pairmill.catalog.cut.kept_file import KeptFile
-from pairmill.catalog.cut.texts import NOBODY, best_sentences, candidates, read_keepers, surviving, with_keepers
+from pairmill.catalog.cut.texts import best_sentences, candidates
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending.eligible import passed
@@ -25,11 +26,11 @@ IMAGES_AT_ONCE = 2_000_000
 # The temporary tables of these steps; the last one has the questions that they answer.
 EARLY = ("cut_keepers", "cut_best", "cut_dropped", "cut_survivors", "cut_asked")
 # What makes these tables: a file of them is not read by other code.
-_CODE = "".join(Path(module).read_text() for module in (__file__, texts.__file__))
+_CODE = "".join(Path(module).read_text() for module in (__file__, keepers.__file__, texts.__file__))
 
 
 def decide_early(lake: Lake, plan: Plan) -> None:
-    """Run the early steps, or use the tables that they left in the last cut. Leaves four temporary tables.
+    """Create four temporary tables by the early steps, or reuse those of the last cut.
 
     - ``cut_keepers(sentence, keeper)``: the rows of `with_keepers`;
     - ``cut_best(sentence)``: the result of `best_sentences`, a row per picture;
@@ -79,7 +80,7 @@ def _answered(lake: Lake) -> set[str]:
 
 
 def _read_early(lake: Lake) -> bool:
-    """Copy the tables EARLY from the database ``kept``, a file of an earlier process. True: they are all there."""
+    """Copy the tables EARLY from the attached database ``kept``. Return True: for `KeptFile.read`, they were usable."""
     read = "; ".join(f"CREATE OR REPLACE TEMP TABLE {table} AS FROM kept.{table}" for table in EARLY)
     lake.execute(f"DELETE FROM cut_asked; {read}")
     return True
@@ -90,14 +91,14 @@ def _questions(lake: Lake, plan: Plan, facts_file: str, keep: str) -> tuple[str,
 
     Equal strings mean equal tables. The pictures that people leave out or keep are in them by number and hash.
     """
-    of_sentences = repr((facts_file, surviving(plan), candidates(plan), plan.recipe.association.at_least))
+    of_sentences = repr((facts_file, with_keepers(plan), candidates(plan), plan.recipe.association.at_least))
     acts = ["acts_left_out", *["acts_kept"] * bool(plan.spares)]
     given = " UNION ALL ".join(f"SELECT '{table}', count(*), bit_xor(hash(sha256)) FROM temp.{table}" for table in acts)
     return of_sentences, repr((of_sentences, lake.query(given), keep, plan.spares))
 
 
 def _drop_copies(lake: Lake, plan: Plan, keep: str) -> None:
-    """Keep one occurrence of each repeated image, and then the best of each duplicate group.
+    """Drop all but one occurrence of each repeated image, then all but the best image of each duplicate group.
 
     Occurrences are chosen by their content in the document; the image id, which depends on the location, only breaks
     ties. The best of a group is one that people keep, else has most pixels, most bytes, the smallest sha256.
@@ -110,7 +111,7 @@ def _drop_copies(lake: Lake, plan: Plan, keep: str) -> None:
 
 
 def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> None:
-    """Keep the first row of each ``group`` in ``order``; drop the others by ``rule``."""
+    """Sort the ``rows`` of each ``group`` by ``order``; drop all but the first, by ``rule``."""
     window = f"OVER (PARTITION BY {group} ORDER BY {order})"
     lake.execute(
         f"INSERT INTO cut_dropped SELECT n, '{rule}', first_value(n) {window} FROM ({rows}) "
@@ -119,7 +120,7 @@ def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> Non
 
 
 def _drop_textless(lake: Lake, plan: Plan, keep: str) -> None:
-    """Create ``cut_survivors`` of the images that pass ``keep`` and are not in ``cut_dropped``.
+    """Create ``cut_survivors``: the images that pass ``keep`` and are not in ``cut_dropped``.
 
     If the recipe demands a sentence, images without one go into ``cut_dropped`` instead, by the rule ``no_text``.
     ``keep`` is the SQL condition of the early rules.

@@ -37,7 +37,7 @@ BESIDE = ("texts-", "early-")  # files of `catalog.cut.kept_file`, which removes
 
 
 def attach(lake: Lake, plan: Plan) -> Path:
-    """Attach the facts as database ``facts``, built first if the lake or the plan has none; return the file's path.
+    """Attach the file of facts as database ``facts`` and return its path. Build the file first if there is none.
 
     The facts are those of the lake's current rows, for what the plan reads of them.
     """

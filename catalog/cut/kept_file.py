@@ -27,7 +27,7 @@ class KeptFile:
         self._name = f"{kind}-{hashlib.sha256(f'{duckdb.__version__} {asked}'.encode()).hexdigest()[:16]}"
 
     def read(self, step: Callable[[], bool]) -> bool:
-        """Attach the file as database ``kept``, and return what ``step`` returns. False without a file.
+        """Attach the file as database ``kept``, call ``step`` and return its result; return False if there is no file.
 
         A damaged file is removed, and counts as none.
         """

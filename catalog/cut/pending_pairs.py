@@ -5,7 +5,7 @@ from functools import partial
 
 from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.facts_tables import image_checks
-from pairmill.catalog.cut.texts import with_keepers
+from pairmill.catalog.cut.keepers import with_keepers
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.chosen_captions import rows_by_text, text_digest
 from pairmill.catalog.pending.eligible import current_scores, passed

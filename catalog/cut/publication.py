@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from pairmill.catalog.cut import canaries, facts
 from pairmill.catalog.cut.edits import LEFT_OUT, apply_edits, apply_tags
+from pairmill.catalog.cut.keepers import surviving
 from pairmill.catalog.cut.pair_fit import wrong_pairs
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.cut.splits import Components, add_divisions
-from pairmill.catalog.cut.texts import surviving
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import CANARY
 from pairmill.catalog.pending.eligible import current_scores, decided, image_rows

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from pairmill.catalog.cut.keepers import NOBODY
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import passed
 from pairmill.catalog.recipe.plan import Plan
@@ -25,7 +26,6 @@ from pairmill.catalog.recipe.plan import Plan
 IMAGES_AT_ONCE, PAIRS_AT_ONCE = 200_000, 2_000_000
 LIVE = 50_000  # rows per step of _greedy; fewer than 2^16, the range of its counters
 ANY_NUMBER = 2**32 - 1
-NOBODY = 2**32 - 1
 
 
 def best_sentences(lake: Lake, plan: Plan, keepers: np.ndarray) -> np.ndarray:
@@ -101,30 +101,6 @@ def assigned_texts() -> str:
     )
 
 
-def with_keepers(plan: Plan) -> str:
-    """Return SQL for (sentence, keeper): each sentence and the one shown for it, itself or its group's keeper.
-
-    No row for a sentence if no member of its group passes the rules and occurs in a current document.
-    """
-    members = f"SELECT *, {_survives(plan)} AS survives FROM facts.sentences WHERE duplicates IS NOT NULL"
-    first = "arg_min(sentence, member) FILTER (survives) OVER (PARTITION BY duplicates) AS keeper"
-    return (
-        f"(SELECT sentence, sentence AS keeper FROM {surviving(plan)} WHERE duplicates IS NULL UNION ALL "
-        f"SELECT sentence, keeper FROM (SELECT sentence, {first} FROM ({members})) WHERE keeper IS NOT NULL)"
-    )
-
-
-def read_keepers(lake: Lake) -> np.ndarray:
-    """Return the keeper of each sentence by its number, uint32 (n,); NOBODY for one without.
-
-    Reads the table ``cut_keepers``, the rows of `with_keepers`.
-    """
-    keepers = np.full(lake.query("SELECT count(*) FROM facts.contents")[0][0], NOBODY, np.uint32)
-    for batch in lake.blocks("SELECT sentence, keeper FROM cut_keepers", rows=PAIRS_AT_ONCE):
-        keepers[batch["sentence"].to_numpy()] = batch["keeper"].to_numpy()
-    return keepers
-
-
 def candidates(plan: Plan) -> str:
     """Return SQL for (picture, sentences, similarities, ranks): each picture's candidates that pass the rules on pairs.
 
@@ -155,16 +131,6 @@ def join_uses(plan: Plan) -> str:
         return ""
     of_each = "SELECT unnest(sentences) AS sentence FROM facts.matches"
     return f" JOIN (SELECT sentence, count(*) AS text_uses FROM ({of_each}) GROUP BY sentence) USING (sentence)"
-
-
-def surviving(plan: Plan) -> str:
-    """Return SQL for the rows of ``facts.sentences`` that pass the rules and occur in a current document."""
-    return f"(SELECT * FROM facts.sentences WHERE {_survives(plan)})"
-
-
-def _survives(plan: Plan) -> str:
-    """Return the SQL condition that a row of ``facts.sentences`` passes the rules and occurs in a current document."""
-    return f"NOT gone AND ({passed(plan.sentence_checks)})"
 
 
 def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.catalog.cut import early_cut, facts, facts_matches, facts_tables
+from pairmill.catalog.cut import early_cut, facts, facts_matches, facts_tables, keepers
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import image_funnel, publish, sentence_funnel
 from pairmill.catalog.lake.lake import Lake
@@ -71,6 +71,7 @@ def test_the_cut_equals_its_slow_twin(several: Lake, seed: int, at_once: int, re
         for name in ("IMAGES_AT_ONCE", "PAIRS_AT_ONCE", "LIVE"):
             patched.setattr(f"pairmill.catalog.cut.texts.{name}", at_once)
         patched.setattr(early_cut, "IMAGES_AT_ONCE", at_once)
+        patched.setattr(keepers, "KEEPERS_AT_ONCE", at_once)
         for module in (facts_matches, facts_tables):
             patched.setattr(module, "SORTED_AT_ONCE", 100)
         for recipe in recipes:
@@ -278,7 +279,7 @@ def test_the_funnel_of_sentences_counts_what_the_joined_scores_of_all_sentences_
         assert sentence_funnel(lake, plan())[0] == ("same_text", first[1] + 1, first[2] + 1)
 
 
-IMAGES, ALL_STEPS = ["_drop_copies"], ["with_keepers", "_drop_copies"]
+IMAGES, ALL_STEPS = ["_drop_copies"], ["best_sentences", "_drop_copies"]
 
 
 @pytest.fixture

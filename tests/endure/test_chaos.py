@@ -10,7 +10,7 @@ from infra.endure.readers_and_writers import beside_each_other
 
 
 @pytest.mark.timeout(1800)  # a guard: 600 s were too few on two busy cores at half of their speed
-@pytest.mark.full  # 60 CPU s; `make chaos` has 44. In CI test_histories kills, on Postgres too
+@pytest.mark.slow  # a run that is interrupted, one that goes on; `make chaos` has 44, test_histories kills
 def test_what_a_fault_interrupts_the_next_run_ends_as_it_would(tmp_path: Path):
     trial = chaos.Chaos(tmp_path, documents=3, seed=4)
     trial.interrupt("kill -9 of Postgres")

@@ -49,13 +49,13 @@ class Inputs:
 
 @dataclass
 class Given(Inputs):
-    """Inputs, and a lake in which a run over them has ended. ``asked`` is the request of that run."""
+    """Inputs, a lake in which a run over them has ended, and ``asked``, the request of that run."""
 
     lake: Path
     asked: run_recipe.RunRequest
 
     def is_answered(self, asked: run_recipe.RunRequest | None = None) -> bool:
-        """Return whether a request is answered from the lake's record, without a run. Default: for the present inputs.
+        """Return whether the lake's record answers a request (by default for the present inputs) without a run.
 
         Asserts that `run --dry-run` then says that nothing is pending, and otherwise does not.
         """
