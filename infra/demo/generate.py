@@ -1,6 +1,6 @@
 """Write the demo world: interleaved HTML documents with pictures, and the truth about them.
 
-    .venv/bin/python infra/demo/generate.py --seed 1 --documents 640 --out infra/demo/world
+    .venv/bin/python infra/demo/generate.py --seed 1 --documents 320 --out infra/demo/world
 
 A curator reads ``OUT/pages/GGG/NNNN.html`` with its pictures ``NNNN-P.EXT`` beside it (P counts <img> from 0). Only
 tests read ``OUT/truth/*.parquet``. The same arguments give the same bytes.
@@ -288,7 +288,7 @@ def main() -> None:
     """Write the world, into a new or empty folder only."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--documents", type=int, default=640)
+    parser.add_argument("--documents", type=int, default=320)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     if args.out.exists() and any(args.out.iterdir()):

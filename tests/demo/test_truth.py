@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
-from tests.demo.truth import Figures, measure
+from tests.demo.truth import DOCUMENTS, Figures, measure
 from tests.worlds.generated import ROOT, generate
 from tests.worlds.line import curate
 from tests.worlds.shared import made_once
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-SEED, DOCUMENTS = 29, 640
+SEED = 29
 
 
 def of_the_demo(root: Path) -> tuple[Path, Path] | None:
@@ -67,11 +67,11 @@ def test_near_duplicates_are_found_by_their_hash(figures: Figures):
 
 def test_what_only_embeddings_find_is_a_copy(figures: Figures):
     assert figures.embedding_precision >= 0.96
-    assert figures.embedding_recall >= 0.39
+    assert figures.embedding_recall >= 0.35
 
 
 def test_the_first_sentence_is_about_what_the_picture_shows(figures: Figures):
-    assert figures.first_sentence >= 0.85
+    assert figures.first_sentence >= 0.86
     assert figures.first_sentence_elsewhere >= 0.83
 
 
@@ -88,18 +88,18 @@ def test_retrieval_finds_nearly_what_exact_search_finds(figures: Figures):
 
 
 def test_entropy_drops_words_that_stand_nowhere_else(figures: Figures):
-    assert figures.entropy_precision >= 0.84
+    assert figures.entropy_precision >= 0.83
     assert figures.entropy_recall >= 0.98
 
 
 def test_complexity_drops_what_relates_nothing(figures: Figures):
-    assert figures.complexity_precision >= 0.9
-    assert figures.complexity_recall >= 0.94
+    assert figures.complexity_precision >= 0.89
+    assert figures.complexity_recall >= 0.95
 
 
 def test_action_drops_what_says_of_nothing_that_it_happens(figures: Figures):
-    assert figures.action_precision >= 0.74
-    assert figures.action_recall >= 0.76
+    assert figures.action_precision >= 0.95
+    assert figures.action_recall >= 0.74
 
 
 def test_perplexity_drops_the_garbled_and_what_is_said_over(figures: Figures):
@@ -110,22 +110,22 @@ def test_perplexity_drops_the_garbled_and_what_is_said_over(figures: Figures):
 
 def test_sentences_that_are_nearly_equal_are_one(figures: Figures):
     assert figures.sentence_copy_precision >= 0.97
-    assert figures.sentence_copy_recall >= 0.84
-    assert figures.paraphrase_recall >= 0.24
+    assert figures.sentence_copy_recall >= 0.83
+    assert figures.paraphrase_recall >= 0.23
 
 
 def test_the_first_tag_names_what_the_picture_shows(figures: Figures):
-    assert figures.tag >= 0.78
-    assert figures.tag_precision >= 0.52
+    assert figures.tag >= 0.75
+    assert figures.tag_precision >= 0.51
 
 
 def test_pictures_of_text_fall_at_the_upper_end(figures: Figures):
-    """Some 60 fall there in a world: four of others more make 0.06. This seed has 0.88, the worst of six."""
+    """Some 30 fall there in a world: two of others more make 0.06."""
     assert figures.text_precision >= 0.86
     assert figures.text_recall >= 0.78
 
 
 def test_pairs_that_do_not_match_fall_at_the_lower_end(figures: Figures):
     """Half of what falls there does name what is shown, mostly beside another thing."""
-    assert figures.mismatch_precision >= 0.42
+    assert figures.mismatch_precision >= 0.36
     assert figures.mismatch_recall >= 0.54

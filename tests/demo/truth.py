@@ -22,6 +22,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from tests.worlds.generated import generate
 from tests.worlds.line import curate
 
+DOCUMENTS = 320  # of `make demo`; the floors of test_truth.py are of worlds of this size
 REASONS = {
     "truncated": "truncated",
     "empty": "empty",
@@ -312,7 +313,7 @@ def main(seeds: list[str]) -> None:
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             world = Path(folder) / "world"
-            generate(world, int(seed), 640)
+            generate(world, int(seed), DOCUMENTS)
             curate(Path(folder) / "lake", world / "pages")
             figures = asdict(measure(Path(folder) / "lake", world))
             print(
