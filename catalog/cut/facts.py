@@ -51,7 +51,9 @@ def attach(lake: Lake, plan: Plan) -> Path:
     if path and _is_attached(lake, path):
         return path
     path = _make(lake, plan, folder, plan_digest)
-    lake.execute(_attach(path))
+    if not _is_attached(lake, path):  # another reader, with facts of another snapshot, has removed it
+        path = _make(lake, plan, folder, plan_digest)
+        lake.execute(_attach(path))
     return path
 
 

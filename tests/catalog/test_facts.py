@@ -220,6 +220,27 @@ def test_blocks_of_matches_are_cut_between_pictures(pictures: list[int], data: s
     assert sum(map(len, seen)) == len(set(pictures))
 
 
+def test_facts_that_another_reader_removes_before_they_are_attached_are_made_again(
+    tmp_path: Path, own_temporary_files: Path, monkeypatch: pytest.MonkeyPatch
+):
+    removed: list[Path] = []
+    make = facts._make
+
+    def overtaken(*given) -> Path:
+        path = make(*given)
+        if not removed:
+            removed.append(path)
+            path.unlink()
+        return path
+
+    with lake_of(tmp_path) as lake:
+        expected = decisions(lake, plan())
+    monkeypatch.setattr(facts, "_make", overtaken)
+    with create_or_open(tmp_path / "lake", read_only=True) as lake:
+        assert decisions(lake, plan()) == expected
+    assert removed
+
+
 def test_a_reader_leaves_the_lake_as_it_is(tmp_path: Path, own_temporary_files: Path):
     with lake_of(tmp_path) as lake:
         expected = decisions(lake, plan())
