@@ -59,14 +59,23 @@ def own_cache_folder(lake: Lake, name: str) -> Path:
     return folder
 
 
+def oldest_first(files: Iterable[Path]) -> list[tuple[Path, os.stat_result]]:
+    """Return the files of a cache with their status, the oldest first, without those that others remove meanwhile."""
+    found = []
+    for path in files:
+        with suppress(FileNotFoundError):
+            found.append((path, path.stat()))
+    return sorted(found, key=lambda each: each[1].st_mtime_ns)
+
+
 def trim(files: Iterable[Path], most_bytes: int) -> int:
     """Remove the oldest files if all together exceed ``most_bytes``, down to nine tenths; return their number."""
-    found = [(path.stat(), path) for path in files]
-    total = sum(each.st_size for each, _ in found)
+    found = oldest_first(files)
+    total = sum(each.st_size for _, each in found)
     removed = 0
     if total <= most_bytes:
         return removed
-    for each, path in sorted(found, key=lambda one: one[0].st_mtime_ns):
+    for path, each in found:
         path.unlink(missing_ok=True)
         total, removed = total - each.st_size, removed + 1
         if total <= 0.9 * most_bytes:

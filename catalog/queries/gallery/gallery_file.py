@@ -11,8 +11,9 @@ Columns that no rule reads begin with an underscore, which no score's name does,
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import duckdb
@@ -20,7 +21,7 @@ import duckdb
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.score_tables import scores_in
-from pairmill.catalog.lake.side_folders import cache_folder, scratch_folder
+from pairmill.catalog.lake.side_folders import cache_folder, oldest_first, scratch_folder
 from pairmill.catalog.pending.eligible import current_scores, judged_sentences
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import SURVIVORS
@@ -45,8 +46,9 @@ def gallery_file(lake: Lake, dataset: Dataset | None) -> Path:
     folder = cache_folder(lake, "browse")
     path = folder / f"gallery-{_digest(lake, dataset)}.duckdb"
     if path.exists() and _opens(path):
-        path.touch()
-        return path
+        with suppress(FileNotFoundError):  # removed by another process since
+            os.utime(path)
+            return path
     removed = last_removal(lake)
     with scratch_folder(folder) as unfinished:
         _build(lake, dataset, plan_of(lake, dataset) if dataset else None, unfinished / path.name)
@@ -55,7 +57,7 @@ def gallery_file(lake: Lake, dataset: Dataset | None) -> Path:
         if last_removal(lake) != removed:  # the file may hold what was removed meanwhile
             return gallery_file(lake, dataset)
         (unfinished / path.name).rename(path)
-    for old in sorted(folder.glob("gallery-*.duckdb"), key=lambda each: each.stat().st_mtime)[:-KEPT_FILES]:
+    for old, _ in oldest_first(folder.glob("gallery-*.duckdb"))[:-KEPT_FILES]:
         old.unlink(missing_ok=True)
     return path
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.lake.side_folders import cache_folder
+from pairmill.catalog.lake.side_folders import cache_folder, oldest_first
 from pairmill.catalog.pending.contents import homes_of_images
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.queries.datasets import Dataset
@@ -75,7 +75,7 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
     path = cache_folder(lake, "browse") / f"vectors-{name}.bin"
     size = n * (ID_BYTES + length)
     if not path.exists() or path.stat().st_size != size:
-        for old in sorted(path.parent.glob("vectors-*.bin"), key=lambda each: each.stat().st_mtime)[: 1 - KEPT_FILES]:
+        for old, _ in oldest_first(path.parent.glob("vectors-*.bin"))[: 1 - KEPT_FILES]:
             for part in old.parent.glob(f"{old.stem}.*"):
                 part.unlink(missing_ok=True)
         once = f"SELECT sha256, any_value(image_vector) AS v FROM {of_scorer}{upto} GROUP BY sha256"
