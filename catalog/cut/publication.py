@@ -182,7 +182,7 @@ def _pairs(lake: Lake, plan: Plan) -> None:
         f"of_{name}.{name}" if name in computed else f"NULL::DOUBLE AS {name}" for name in PAIR_SIMILARITIES
     )
     rights = [
-        name for name in text_columns.divisions_in(json.dumps(plan.recipe.record())) if name in text_columns.RIGHTS
+        name for name in text_columns.optional_columns(json.dumps(plan.recipe.record())) if name in text_columns.RIGHTS
     ]
     scores |= {"r": ("rights", ", ".join(rights))} if rights and "rights" in computed else {}
     credit = "".join(f", r.{name}" if "r" in scores else f", NULL::VARCHAR AS {name}" for name in rights)

@@ -54,14 +54,14 @@ class Dataset:
         return text_columns.count(json.loads(self.recipe).get("association", {}).get("top_k", text_columns.RELEASED))
 
     @property
-    def divisions(self) -> tuple[str, ...]:
+    def optional_columns(self) -> tuple[str, ...]:
         """Those of the columns of rights, `split` and `size` that the version's recipe fills in its pairs."""
-        return text_columns.divisions_in(self.recipe)
+        return text_columns.optional_columns(self.recipe)
 
     @property
     def columns(self) -> str:
         """SQL for the columns of ``pairs`` that the version has."""
-        return text_columns.of_version(self.n_texts, self.divisions)
+        return text_columns.of_version(self.n_texts, self.optional_columns)
 
     def scorers_by_name(self, lake: Lake) -> dict[str, str]:
         """Return name -> digest of the scorers whose scores the version was cut by."""

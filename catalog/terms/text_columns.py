@@ -23,17 +23,17 @@ def count(top_k: int) -> int:
     return max(RELEASED, top_k)
 
 
-def divisions_in(recipe: str) -> tuple[str, ...]:
-    """Return the columns among OPTIONAL that a version has, from its recipe as JSON: `rights` if a rule reads them."""
+def optional_columns(recipe: str) -> tuple[str, ...]:
+    """Return the columns among OPTIONAL that a version of this recipe (JSON) has; RIGHTS if a rule or score asks."""
     settings = json.loads(recipe)
     rules = " ".join(str(rule.get("keep")) for rule in settings.get("images", ()))
     has_rights = "rights" in settings.get("scores", ()) or re.search(rf"\b({'|'.join(RIGHTS)})\b", rules)
     return (*(RIGHTS if has_rights else ()), *(name for name, setting in DIVISIONS.items() if settings.get(setting)))
 
 
-def beyond(n: int, divisions: Collection[str]) -> list[str]:
-    """Return the columns of ``pairs`` that a version with ``n`` texts and the columns ``divisions`` does not have."""
-    return [*texts()[n:], *similarities()[n:], *(name for name in OPTIONAL if name not in divisions)]
+def beyond(n: int, optional: Collection[str]) -> list[str]:
+    """Return the columns of ``pairs`` that a version with ``n`` texts and the columns ``optional`` does not have."""
+    return [*texts()[n:], *similarities()[n:], *(name for name in OPTIONAL if name not in optional)]
 
 
 def texts(n: int = MOST) -> tuple[str, ...]:
@@ -57,13 +57,13 @@ def real_texts(pair: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     return [(name, pair[name], pair[similarity]) for name, similarity in named if pair.get(name)]
 
 
-def of_version(n: int, divisions: Collection[str] = ()) -> str:
+def of_version(n: int, optional: Collection[str] = ()) -> str:
     """Return SQL for the columns of ``pairs`` that a version has, in the table's order.
 
-    ``n`` is its number of texts, ``divisions`` are its columns among OPTIONAL. It also works on a lake that is not
+    ``n`` is its number of texts, ``optional`` are its columns among OPTIONAL. It also works on a lake that is not
     migrated yet, whose table has only the first RELEASED text columns and no OPTIONAL ones.
     """
-    left_out = ", ".join(f"'{name}'" for name in beyond(n, divisions))
+    left_out = ", ".join(f"'{name}'" for name in beyond(n, optional))
     return f"COLUMNS(name -> NOT list_contains([{left_out}]::VARCHAR[], name))"
 
 

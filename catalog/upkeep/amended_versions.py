@@ -139,7 +139,7 @@ def _row_digest(alias: str, dataset: Dataset) -> str:
     hashed = (
         "sha256", "raw_image_url", *text_columns.texts(dataset.n_texts), "syn_text", "caption", "alt_text", "tags",
         "width", "height", *text_columns.similarities(dataset.n_texts), "best_similarity", "cluster",
-        "caption_status", "synthetic_status", "caption_similarity", "synthetic_similarity", *dataset.divisions,
+        "caption_status", "synthetic_status", "caption_similarity", "synthetic_similarity", *dataset.optional_columns,
     )  # fmt: skip
     columns = ", ".join(f"{name} := {alias}.{name}" for name in hashed)
     return f"sha256(CAST(to_json(struct_pack({columns})) AS VARCHAR))"

@@ -194,7 +194,7 @@ def find_leaks(lake: Lake) -> Iterator[Damage]:
     published: groups that merge later are no fault of it.
     """
     for dataset in published(lake):
-        if "split" not in dataset.divisions:
+        if "split" not in dataset.optional_columns:
             continue
         recipe, groups = Recipe.model_validate_json(dataset.recipe), dataset.scorers_by_name(lake).get("image_groups")
         lake.execute(f"""CREATE OR REPLACE TEMP TABLE leak_nodes AS SELECT row_number() OVER () AS node, sha256,

@@ -149,7 +149,7 @@ def kinds_of(pictures: np.ndarray) -> np.ndarray:
 
 
 def samples_seen(pairs: int) -> int:
-    """Return how many pairs each training of a pool of so many pairs sees."""
+    """Return the number of samples that each training draws, repeats included, from a pool of ``pairs`` raw pairs."""
     per_pair, least, most = SAMPLES
     return min(max(per_pair * pairs, least), most)
 

@@ -181,7 +181,7 @@ def _differing_images(before: Dataset, after: Dataset) -> str:
     compared = (
         "raw_image_url", *text_columns.texts(n), "syn_text", "caption", "alt_text", "tags", "width", "height",
         *text_columns.similarities(n), "best_similarity", "cluster",
-        *(name for name in before.divisions if name in after.divisions),
+        *(name for name in before.optional_columns if name in after.optional_columns),
     )  # fmt: skip
     texts = text_columns.of_every_kind(n)
     said = {name: f"if(list_contains(fields, '{name}'), '{name}{EDITED}', '{name}')" for name in texts}

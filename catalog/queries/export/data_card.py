@@ -47,7 +47,7 @@ def card_tables(lake: Lake, selected: Selection) -> list[CardTable]:
     versions, found = " OR ".join(f"({each.where})" for each in selected.versions), []
     for title, of in declared.items():
         known = {*re.findall(r"FROM ([a-z_]+)", of["sql"])} <= lake.tables  # a reader's lake of an older Pairmill
-        if known and of.get("column", "sha256") in ("sha256", *selected.divisions):
+        if known and of.get("column", "sha256") in ("sha256", *selected.optional_columns):
             rows = lake.rows(of["sql"].replace("{pairs}", selected.where).replace("{versions}", versions))
             found.append(CardTable(title, of["about"], of.get("rai", ""), rows))
     safety = (each for each in OWN if each.name in _SAFETY and each.table in lake.tables)

@@ -45,7 +45,7 @@ class RowOrder:
 
 def pair_columns(selected: Selection) -> dict[str, str]:
     """Return column -> DuckDB type of the selected pairs, in the order of ``pairs``."""
-    beyond = text_columns.beyond(selected.n_texts, selected.divisions)
+    beyond = text_columns.beyond(selected.n_texts, selected.optional_columns)
     return {name: kind for name, kind in columns("pairs").items() if name not in beyond}
 
 
@@ -65,7 +65,7 @@ def gather(lake: Lake, selected: Selection, order: RowOrder, with_captions: str 
     column ``origin``, the version of the pair.
     """
     origin = ", dataset || '@' || version AS origin" if selected.is_mixture else ""
-    shown = text_columns.of_version(selected.n_texts, selected.divisions)
+    shown = text_columns.of_version(selected.n_texts, selected.optional_columns)
     pairs = f"(SELECT {shown}{origin} FROM pairs WHERE {selected.where})"
     if with_captions:
         joined = f"{pairs} p LEFT JOIN {with_captions} k USING (sha256)"
@@ -136,7 +136,7 @@ def captions_by_version(lake: Lake, selected: Selection) -> str:
 
 def splits_of(lake: Lake, selected: Selection) -> list[str]:
     """Return the names of the selected pairs' splits in the order of their export; [] without splits."""
-    if "split" not in selected.divisions:
+    if "split" not in selected.optional_columns:
         return []
     return [name for (name,) in lake.query(f"SELECT DISTINCT split FROM pairs WHERE {selected.where} ORDER BY split")]
 
@@ -212,7 +212,7 @@ def web_hosts(lake: Lake, selected: Selection) -> list[str]:
 def licences(lake: Lake, selected: Selection) -> list[str]:
     """Return the MOST most frequent licences of the selected pairs: their column's, else those of their documents."""
     most = f"GROUP BY licence ORDER BY count(*) DESC, licence LIMIT {MOST}"
-    if text_columns.RIGHTS[0] in selected.divisions:
+    if text_columns.RIGHTS[0] in selected.optional_columns:
         rows = f"SELECT licence FROM pairs WHERE {selected.where} AND licence <> '' {most}"
         return [licence for (licence,) in lake.query(rows)]
     named = [f"json_extract_string(coalesce(nullif(d.metadata, ''), '{{}}'), '{path}')" for path in _PATHS]

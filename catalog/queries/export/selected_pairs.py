@@ -77,9 +77,10 @@ class Selection:
         return max(each.n_texts for each in self.versions)
 
     @property
-    def divisions(self) -> tuple[str, ...]:
-        """Those of the columns of rights, `split` and `size` that a version has."""
-        return tuple(name for name in text_columns.OPTIONAL if any(name in each.divisions for each in self.versions))
+    def optional_columns(self) -> tuple[str, ...]:
+        """Those of the columns of rights, `split` and `size` that any of the versions has."""
+        found = {name for each in self.versions for name in each.optional_columns}
+        return tuple(name for name in text_columns.OPTIONAL if name in found)
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from an export of a whole version."""
@@ -118,7 +119,7 @@ def select(
         raise PairmillError(f"{twice} stands twice in the mixture. Give it once, with the sum of its weights.")
     if pairs is not None and pairs < 1:
         raise PairmillError(f"--pairs {pairs}: give 1 or more.")
-    with_splits = next((each for each in versions if "split" in each.divisions), None)
+    with_splits = next((each for each in versions if "split" in each.optional_columns), None)
     if len(versions) > 1 and with_splits and not split:
         names = " or ".join(ranked_splits(plan_of(lake, with_splits).recipe))
         raise PairmillError(f"{with_splits} has splits, and a mixture is of one: give --split {names}.")

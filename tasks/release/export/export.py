@@ -229,7 +229,7 @@ def _describe(
         if table.rai:
             rai[table.rai] += table.lines()
     place.write_card("\n".join([*card, *([f"## Contact\n\n{contact}\n"] if contact else [])]))
-    if RIGHTS[0] in selected.divisions and format != "card":
+    if RIGHTS[0] in selected.optional_columns and format != "card":
         with place.file(CREDITS) as out:
             for lines in exports.credits(lake, selected):
                 out.write(lines)

@@ -159,7 +159,7 @@ def check_selection(format: str, grows: bool, selected: Selection) -> None:
         option = "a mixture" if selected.is_mixture else "--list" if selected.listed else "--pairs"
         other = "--grow writes all pairs of each version" if grows else f"{format} has whole documents"
         raise PairmillError(f"{option} chooses pairs, and {other}. Leave one of the two out.")
-    if "split" in selected.divisions and not selected.split and (grows or format in OF_DOCUMENTS):
+    if "split" in selected.optional_columns and not selected.split and (grows or format in OF_DOCUMENTS):
         choice = "--grow" if grows else f"--format {format}"
         raise PairmillError(f"{selected} has splits, and {choice} has no files by split. Choose one by --split.")
 
@@ -229,7 +229,7 @@ def shown_columns(format: str, with_captions: bool, selected: Selection) -> list
     if format == "llava":
         return [*LLAVA_COLUMNS]
     if format == "folder":
-        return [*FOLDER_COLUMNS, *(["split"] if "split" in selected.divisions else [])]
+        return [*FOLDER_COLUMNS, *(["split"] if "split" in selected.optional_columns else [])]
     if format == "obelics":
         return [*parquet_tables.OBELICS_COLUMNS]
     if format == "realsyn":
