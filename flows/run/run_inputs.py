@@ -64,8 +64,8 @@ def _lines(recipe: Recipe, sources: Sequence[str]) -> Iterator[str]:
 
 
 def _stamps(folder: Path) -> Iterator[str]:
-    """Yield name and stamp of every file below a folder, sorted; skip compiled Python."""
-    found = (file for file in folder.rglob("*") if file.suffix != ".pyc" and file.is_file())
+    """Yield name and stamp of every file below a folder, sorted; skip compiled Python, half-written files included."""
+    found = (file for file in folder.rglob("*") if file.parent.name != "__pycache__" and file.is_file())
     yield from sorted(f"{file.relative_to(folder).as_posix()} {file_stamp(str(file))}" for file in found)
 
 

@@ -206,6 +206,9 @@ def test_a_foreign_score_and_its_code_are_run(inputs: Inputs, tmp_path: Path, mo
     before = run_inputs.inputs_digest(recipe, sources)
     monkeypatch.setattr(run_inputs, "declared", lambda: (*declared(), foreign))
     declares = run_inputs.inputs_digest(recipe, sources)
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__" / "op.cpython-311.pyc.140234").touch()  # as Python names one that it is writing
+    assert run_inputs.inputs_digest(recipe, sources) == declares
     (package / "op.py").write_text("VERSION = 2\n")
     assert len({"", before, declares, run_inputs.inputs_digest(recipe, sources)}) == 4
 
