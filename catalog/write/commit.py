@@ -86,12 +86,13 @@ class Committed:
 
     def may_hold(self, partition_ids: Sequence[str]) -> bool:
         """Return whether any of these partitions may be committed already; False is certain."""
-        if self._before is None:
+        before = self._before
+        if before is None:
             found = self._lake.table("SELECT hash(partition_id) AS bits FROM partitions")
-            self._before = np.sort(found["bits"].to_numpy())
+            before = self._before = np.sort(found["bits"].to_numpy())
         bits = self._bits(partition_ids)
-        at = np.searchsorted(self._before, bits)
-        known = self._before[np.minimum(at, len(self._before) - 1)] == bits if len(self._before) else np.zeros(1, bool)
+        at = np.searchsorted(before, bits)
+        known = before[np.minimum(at, len(before) - 1)] == bits if len(before) else np.zeros(1, bool)
         return bool(known.any()) or not self._since.isdisjoint(bits.tolist())
 
     def add(self, partition_ids: Sequence[str]) -> None:
