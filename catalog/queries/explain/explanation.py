@@ -5,7 +5,6 @@ from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.pending.contents import homes_of_images
 from pairmill.catalog.pending.eligible import sentence_rows
 from pairmill.catalog.queries.explain.why import Facts, Resolved, Scope, superseded_at
 from pairmill.catalog.queries.explain.why_image import decisions, explain_image
@@ -91,13 +90,10 @@ def _document(lake: Lake, origin: Facts, scope: Scope) -> Facts:
 def item_page(lake: Lake, kind: str, key: str, scope: Scope) -> ItemPage | None:
     """Explain an image, or a distinct sentence, together with its document; None if the lake does not have it."""
     with lake.one_snapshot():
-        if kind == "image":
-            facts = explain_image(lake, key, scope) if homes_of_images(lake, [key]) else None
-        else:
-            known = lake.query("SELECT 1 FROM sentences WHERE content = ? LIMIT 1", (key,))
-            facts = explain_sentence(lake, key, scope) if known else None
-        if facts is None:
+        column = "images WHERE image_id" if kind == "image" else "sentences WHERE content"
+        if not lake.query(f"SELECT 1 FROM {column} = ? LIMIT 1", (key,)):
             return None
+        facts = (explain_image if kind == "image" else explain_sentence)(lake, key, scope)
         origin = facts["origin"] if kind == "image" else facts["origin"]["occurrences"][0]
         return ItemPage(facts, document_items(lake, origin["document_id"], scope))
 

@@ -1,7 +1,9 @@
 """Read the CLIP vectors of a lake's pictures: all in one memory-mapped file, those of some ids, or with decisions."""
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +76,7 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
     name = hashlib.sha256(of.encode()).hexdigest()[:32]
     path = cache_folder(lake, "browse") / f"vectors-{name}.bin"
     size = n * (ID_BYTES + length)
-    if not path.exists() or path.stat().st_size != size:
+    if [each.st_size for _, each in oldest_first([path])] != [size]:
         for old, _ in oldest_first(path.parent.glob("vectors-*.bin"))[: 1 - KEPT_FILES]:
             for part in old.parent.glob(f"{old.stem}.*"):
                 part.unlink(missing_ok=True)
@@ -87,10 +89,12 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
         if last_removal(lake) != removed:  # the file may hold what was removed meanwhile
             path.unlink(missing_ok=True)
             return image_vectors(lake, dataset)
-    path.touch()
-    ids = np.memmap(path, f"S{ID_BYTES}", "r", shape=(n,))
-    vectors = np.memmap(path, "<f2", "r", offset=n * ID_BYTES, shape=(n, length // 2))
-    return ImageVectors(ids, vectors, scorer, model, path)
+    with suppress(FileNotFoundError):  # removed by another process since
+        os.utime(path)
+        ids = np.memmap(path, f"S{ID_BYTES}", "r", shape=(n,))
+        vectors = np.memmap(path, "<f2", "r", offset=n * ID_BYTES, shape=(n, length // 2))
+        return ImageVectors(ids, vectors, scorer, model, path)
+    return image_vectors(lake, dataset)
 
 
 def vectors_of(lake: Lake, dataset: Dataset, image_ids: Sequence[str]) -> np.ndarray:

@@ -1,16 +1,22 @@
 """A gallery shows each picture once, in order, and every number on it is the lake's."""
 
 import io
+import os
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from PIL import Image
 
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.queries.gallery.gallery_file import gallery_file
+from pairmill.catalog.queries.gallery.image_vectors import image_vectors
 from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
 from tests.worlds.browsed import Pages, browsed, ids, rows, text
 from tests.worlds.published import published
+from tests.worlds.shared import opened_new
 
 OF = "dataset = 'demo' AND version = 1"
 
@@ -146,12 +152,57 @@ def test_the_cache_of_thumbnails_is_bounded_and_drops_those_not_used_for_longest
         assert 0 < sum(path.stat().st_size for path in paths if path.exists()) <= 0.9 * (bound + 1)
 
 
+def file_of_everything(lake: Lake) -> Path:
+    return gallery_file(lake, None)
+
+
+def file_of_vectors(lake: Lake) -> Path:
+    found = image_vectors(lake, None)
+    assert found is not None
+    return found.path
+
+
+@pytest.mark.parametrize("make", [file_of_everything, file_of_vectors])
+def test_a_file_that_another_process_removes_before_it_is_marked_as_used_is_made_again(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Lake], Path]
+):
+    removed: list[Path] = []
+    mark = os.utime
+
+    def overtaken(path: Path, *given: object) -> None:
+        if not removed:
+            removed.append(path)
+            path.unlink()
+        mark(path, *given)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+    with create_or_open(lake, read_only=True) as opened:
+        made = make(opened)
+        monkeypatch.setattr("os.utime", overtaken)
+        assert make(opened) == made and made.stat().st_size > 0
+    assert removed == [made]
+
+
 def test_an_empty_lake_and_a_gallery_without_pictures_say_so(pages: Pages, tmp_path: Path):
     with create_or_open(tmp_path / "lake"):
         pass
     with browsed(tmp_path / "lake") as empty:
         assert "holds no pictures yet" in text(empty.gallery("/gallery"))
     assert "No picture fits" in text(pages.gallery("/gallery?dataset=demo@1&where=width%3C0"))
+
+
+def test_a_picture_has_its_page_while_ingest_has_not_yet_listed_the_contents(tmp_path: Path):
+    image, document = "a" * 32, "d" * 32
+    with opened_new(tmp_path / "lake") as lake:
+        lake.execute(
+            f"INSERT INTO documents BY NAME SELECT '{document}' AS document_id, 'f' AS source, 'f/p.html' AS uri"
+        )
+        lake.execute(
+            f"INSERT INTO images BY NAME SELECT '{image}' AS image_id, 'b' || repeat('0', 31) AS sha256, "
+            f"'{document}' AS document_id, 'f/p.jpg' AS url, 0 AS position, 0 AS commit"
+        )
+    with browsed(tmp_path / "lake") as pages:
+        assert ids(pages.gallery("/gallery")) == [image]
+        assert "Its document" in text(pages.page(f"/item/{image}"))
 
 
 @pytest.mark.slow
