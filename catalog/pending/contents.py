@@ -153,9 +153,12 @@ def homes_of_images(lake: Lake, image_ids: Sequence[str]) -> dict[str, tuple[str
 
 
 def home_of(lake: Lake, sha256: str) -> str:
-    """Return the home shard of the picture with this sha256, '' if the lake does not have the picture."""
+    """Return the home shard of the picture with this sha256, '' if the lake does not have the picture.
+
+    Until `index` has run, that is the smallest shard so far.
+    """
     rows = lake.query("SELECT shard FROM image_content WHERE sha256 = ?", (sha256,))
-    return rows[0][0] if rows else ""
+    return (rows or lake.query("SELECT min(shard) FROM images WHERE sha256 = ?", (sha256,)))[0][0] or ""
 
 
 # Table of contents -> its source, key, id of an occurrence, and the columns to copy of the first occurrence.

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
@@ -16,7 +17,7 @@ from pairmill.catalog.queries.gallery.image_vectors import image_vectors
 from pairmill.tasks.release.gallery.thumbnails import ThumbnailCache
 from tests.worlds.browsed import Pages, browsed, ids, rows, text
 from tests.worlds.published import published
-from tests.worlds.shared import opened_new
+from tests.worlds.shared import copied, opened_new
 
 OF = "dataset = 'demo' AND version = 1"
 
@@ -188,6 +189,16 @@ def test_an_empty_lake_and_a_gallery_without_pictures_say_so(pages: Pages, tmp_p
     with browsed(tmp_path / "lake") as empty:
         assert "holds no pictures yet" in text(empty.gallery("/gallery"))
     assert "No picture fits" in text(pages.gallery("/gallery?dataset=demo@1&where=width%3C0"))
+
+
+def test_a_picture_is_shown_while_ingest_has_not_yet_listed_the_contents(lake: Path, tmp_path: Path):
+    with create_or_open(copied(lake, tmp_path / "lake")) as opened:
+        shas = [sha for (sha,) in opened.query("SELECT sha256 FROM image_content ORDER BY sha256 LIMIT 3")]
+        opened.execute("DELETE FROM image_content")
+    shutil.rmtree(tmp_path / "lake/.browse", ignore_errors=True)
+    with browsed(tmp_path / "lake") as pages:
+        answers = [pages.client.get(f"/picture/small/{sha}") for sha in shas]
+    assert [answer.headers["content-type"] for answer in answers] == ["image/jpeg"] * 3
 
 
 def test_a_picture_has_its_page_while_ingest_has_not_yet_listed_the_contents(tmp_path: Path):
