@@ -60,7 +60,7 @@ def own_cache_folder(lake: Lake, name: str) -> Path:
 
 
 def oldest_first(files: Iterable[Path]) -> list[tuple[Path, os.stat_result]]:
-    """Return the files of a cache with their status, the oldest first, without those that others remove meanwhile."""
+    """Return (file, status) of a cache's files, the oldest first; skip files that another process has removed."""
     found = []
     for path in files:
         with suppress(FileNotFoundError):

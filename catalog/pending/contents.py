@@ -153,9 +153,9 @@ def homes_of_images(lake: Lake, image_ids: Sequence[str]) -> dict[str, tuple[str
 
 
 def home_of(lake: Lake, sha256: str) -> str:
-    """Return the home shard of the picture with this sha256, '' if the lake does not have the picture.
+    """Return the home shard of a picture by its sha256, '' if the lake lacks the picture.
 
-    Until `index` has run, that is the smallest shard so far.
+    Before `index` has assigned a home, return the smallest shard that has the picture.
     """
     rows = lake.query("SELECT shard FROM image_content WHERE sha256 = ?", (sha256,))
     return (rows or lake.query("SELECT min(shard) FROM images WHERE sha256 = ?", (sha256,)))[0][0] or ""

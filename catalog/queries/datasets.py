@@ -55,7 +55,7 @@ class Dataset:
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Those of the columns of rights, `split` and `size` that the version's recipe fills in its pairs."""
+        """Columns of rights, `split` and `size` that the version's recipe fills in its pairs."""
         return text_columns.optional_columns(self.recipe)
 
     @property

@@ -24,7 +24,7 @@ def count(top_k: int) -> int:
 
 
 def optional_columns(recipe: str) -> tuple[str, ...]:
-    """Return the columns among OPTIONAL that a version of this recipe (JSON) has; RIGHTS if a rule or score asks."""
+    """Return the columns of OPTIONAL that ``recipe`` (JSON) fills; RIGHTS only if a rule or `scores` needs them."""
     settings = json.loads(recipe)
     rules = " ".join(str(rule.get("keep")) for rule in settings.get("images", ()))
     has_rights = "rights" in settings.get("scores", ()) or re.search(rf"\b({'|'.join(RIGHTS)})\b", rules)
@@ -32,7 +32,7 @@ def optional_columns(recipe: str) -> tuple[str, ...]:
 
 
 def beyond(n: int, optional: Collection[str]) -> list[str]:
-    """Return the columns of ``pairs`` that a version with ``n`` texts and the columns ``optional`` does not have."""
+    """Return the columns of ``pairs`` that a version lacks, if it has ``n`` texts and the ``optional`` columns."""
     return [*texts()[n:], *similarities()[n:], *(name for name in OPTIONAL if name not in optional)]
 
 

@@ -77,7 +77,7 @@ def extras(patient: Patient) -> Iterator[Finding]:
 
 
 def imports(patient: Patient) -> Iterator[Finding]:
-    """Import torch with torchvision, and each installed extra's library, in child processes; yield the findings.
+    """Import torch with torchvision, and each installed extra's library in child processes; yield the findings.
 
     Packages of fitting versions may still not fit each other: builds from two indexes, or for another CPU. The
     processes run side by side: one after another they take 16 s.
@@ -88,13 +88,13 @@ def imports(patient: Patient) -> Iterator[Finding]:
 
 
 def _import(names: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Import libraries in a child process, which prints the name of each before it imports it."""
+    """Import libraries in a child process; it prints each name first, so that its output ends with one that fails."""
     command = [sys.executable, "-P", "-c", CHILD, *names]
     return subprocess.run(command, capture_output=True, text=True, timeout=IMPORT_SECONDS)
 
 
 def _import_finding(extra: str, done: subprocess.CompletedProcess[str]) -> Finding:
-    """Return the finding on the libraries of an extra ('': of every installation) from its child process."""
+    """Return the finding on an extra's libraries ('' for those of every installation), from their child process."""
     names = IMPORTED[extra]
     if not done.returncode:
         return Finding("ok", f"{', '.join(names)} can be imported")

@@ -64,7 +64,7 @@ def _lines(recipe: Recipe, sources: Sequence[str]) -> Iterator[str]:
 
 
 def _stamps(folder: Path) -> Iterator[str]:
-    """Yield name and stamp of every file below a folder, sorted; skip compiled Python, half-written files included."""
+    """Yield name and stamp of every file below a folder, sorted; skip ``__pycache__`` with its unfinished files."""
     found = (file for file in folder.rglob("*") if file.parent.name != "__pycache__" and file.is_file())
     yield from sorted(f"{file.relative_to(folder).as_posix()} {file_stamp(str(file))}" for file in found)
 

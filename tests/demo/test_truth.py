@@ -1,6 +1,6 @@
 """A curated demo world, of another seed than the shipped one, against what was planted in it.
 
-Each floor is the worst of five other seeds less 0.02, and never below what the project promises.
+Each floor is the worst of six seeds less 0.02, this one among them, and never below what the project promises.
 """
 
 import json
@@ -120,7 +120,7 @@ def test_the_first_tag_names_what_the_picture_shows(figures: Figures):
 
 
 def test_pictures_of_text_fall_at_the_upper_end(figures: Figures):
-    """Some 30 fall there in a world: two of others more make 0.06."""
+    """Some 30 pictures fall there in a world; two wrong ones take 0.06 off the precision."""
     assert figures.text_precision >= 0.86
     assert figures.text_recall >= 0.78
 
@@ -128,4 +128,4 @@ def test_pictures_of_text_fall_at_the_upper_end(figures: Figures):
 def test_pairs_that_do_not_match_fall_at_the_lower_end(figures: Figures):
     """Half of what falls there does name what is shown, mostly beside another thing."""
     assert figures.mismatch_precision >= 0.36
-    assert figures.mismatch_recall >= 0.54
+    assert figures.mismatch_recall >= 0.56

@@ -29,7 +29,7 @@ SECRET = "wJalrXUtnFEMI"
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Hide the credentials and the server of whoever runs the tests; import little.
+    """Hide the user's credentials and server; let `doctor` import one small module only.
 
     `pairmill doctor` of the documents (tests/test_readme.py) imports all, and must find nothing to mend.
     """

@@ -78,7 +78,7 @@ class Selection:
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Those of the columns of rights, `split` and `size` that any of the versions has."""
+        """Columns of rights, `split` and `size` that at least one of the versions has."""
         found = {name for each in self.versions for name in each.optional_columns}
         return tuple(name for name in text_columns.OPTIONAL if name in found)
 
