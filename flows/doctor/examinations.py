@@ -77,7 +77,7 @@ def extras(patient: Patient) -> Iterator[Finding]:
 
 
 def imports(patient: Patient) -> Iterator[Finding]:
-    """Import torch with torchvision, and each installed extra's library in child processes; yield the findings.
+    """Import torch with torchvision, and each installed extra's library; yield a finding on each child process.
 
     Packages of fitting versions may still not fit each other: builds from two indexes, or for another CPU. The
     processes run side by side: one after another they take 16 s.
